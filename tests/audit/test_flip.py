@@ -856,6 +856,50 @@ def test_command_hides_one_row_in_output_and_files(name: str, place: str, tmp_pa
         assert any(not np.array_equal(one, other) for one, other in zip(first.exact, second.exact, strict=True))
 
 
+#: Public targets of other kinds, in the place of two values.
+CLASS_TARGET = np.array(["low", "middle", "high"])
+TARGET_WORDS = {"classes": ["--target", "y"], "number": ["--target", "y", "--bounds", "-9,9"]}
+TARGET_COMMANDS = {
+    "train": ["train", "data.csv", "--epsilon", "4", "--out", "out"],
+    "tradeoff": ["tradeoff", "data.csv", "--tolerances", "0,0.1", "--choose", "0.2", "--out", "out"],
+    "evaluate": ["evaluate", "model", "data.csv", "--below", "0.2", "--out", "out.json"],
+    "measure": ["measure", "data.csv", "--decision", "y", "--out", "out.json"],
+}
+
+
+def other_target(people: People, kind: str) -> People:
+    score = people.X["x0"].to_numpy() + 0.3 * np.sin(np.arange(len(people.X)))
+    return replace(people, y=CLASS_TARGET[np.digitize(score, [-0.5, 0.5])] if kind == "classes" else score.round(3))
+
+
+@pytest.mark.parametrize("kind", TARGET_WORDS)
+@pytest.mark.parametrize("name", TARGET_COMMANDS)
+def test_command_of_classes_and_numbers_hides_one_row_in_output_and_files(name: str, kind: str, tmp_path: Path) -> None:
+    people = other_target(make_people(2, missing=True), kind)
+    place, who = PLACES["two files"], ["--groups", "a,b", "--seed", "0", "--small-groups"]
+    words = [*TARGET_COMMANDS[name], *place]
+    more: dict[str, bytes] = {}
+    if name in {"train", "tradeoff"}:
+        words += [*TARGET_WORDS[kind], *who]
+    elif name == "measure":
+        words += who[:2]
+    else:
+        made = [*TARGET_COMMANDS["train"][:-1], "model", *place, *TARGET_WORDS[kind], *who]
+        model = command(tmp_path, made, csv_files(people, "two files"))
+        assert model.public["exit code"] == 0, model.public["stderr"]
+        more = model.public["files"]
+
+    def call(people: People, answers: Sequence[Array] | None) -> Outcome:
+        return command(tmp_path, words, csv_files(people, "two files") | more, answers)
+
+    odd = Way(list, ("", "no such group"))
+    first = assert_hidden(call, people, neighbours(people, odd), 0.3)
+    assert first.public["exit code"] in {0, 4}, first.public["stderr"]
+    assert len(first.public["files"]) >= 1
+    for labels in (("",) * N, ("b",) * N):
+        assert problems(first, call(replace(people, labels=labels), first.noisy), neighbours=False) == []
+
+
 def test_command_row_that_is_missing_in_the_second_file_is_like_one_without_an_entry(tmp_path: Path) -> None:
     people, words = make_people(2, missing=True), [*COMMANDS["train"], *PLACES["two files"]]
     first = command(tmp_path, words, csv_files(people.with_label(1, ""), "two files"))

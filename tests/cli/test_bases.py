@@ -37,7 +37,7 @@ def test_engine_is_by_the_rule_unless_it_is_named(run: Run, here: Path, words: t
     assert planned["engine"] == engine
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", [name for name in BASES if name != "linear"])
 def test_base_by_name_is_trained_kept_and_predicts_from_its_folder(run: Run, here: Path, name: str) -> None:
     words = ("--base", name, "--tolerance", "1", "--out", "m", "--json")  # so that noise decides nothing
     result = run("train", "income.csv", *TRAIN, *words)

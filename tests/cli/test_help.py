@@ -124,7 +124,7 @@ def test_completion_of_a_half_written_command_lists_commands_and_notions() -> No
     complete = ShellComplete(cli, {}, "justitia", "_JUSTITIA_COMPLETE")
     assert [one.value for one in complete.get_completions([], "tra")] == ["train", "tradeoff"]
     found = complete.get_completions(["train", "--notion"], "equal")
-    assert [one.value for one in found] == ["equal_opportunity", "equalized_odds"]
+    assert [one.value for one in found] == ["equal_error", "equal_opportunity", "equalized_odds"]
 
 
 @pytest.mark.parametrize("words", [(), ("budget",), ("datasets",)])

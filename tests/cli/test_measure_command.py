@@ -77,7 +77,7 @@ def test_measure_debits_the_ledger_and_stops_when_it_is_empty(run: Run) -> None:
         (("--decision", "hired", "--sensitive", "sex"), "expected the public list of groups"),
         ((*WORDS, "--score", "sex"), "cannot be public, too"),
         ((*WORDS, "--reference", "Femail"), "did you mean 'Female'"),
-        ((*WORDS, "--target", "points"), "expected two values in the column 'points'"),
+        ((*WORDS, "--target", "points"), "expected numbers in the column 'hired', got text"),
     ],
 )
 def test_wrong_columns_are_refused_in_one_sentence(run: Run, words: tuple[str, ...], part: str) -> None:

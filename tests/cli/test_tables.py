@@ -24,7 +24,8 @@ from justitia.cli.files.attribute import (
 )
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import open_table
-from justitia.cli.files.rows import read_rows, read_target
+from justitia.cli.files.rows import read_rows
+from justitia.cli.files.target import read_target
 from justitia.privacy.attribute import Attribute
 
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "plan": "Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.",
     "datasets": "List example datasets, or write one as CSV.",
     "split": "Write DATA's rows to two files, NAME-train and NAME-test, at random.",
-    "train": "Train a classifier on DATA (CSV or Parquet) that treats groups alike.",
+    "train": "Train a model on DATA (CSV or Parquet) that treats groups alike.",
     "predict": "Predict decisions for the rows of DATA with a saved MODEL.",
     "evaluate": "Measure how MODEL treats groups in DATA.",
     "measure": "Measure how decisions in DATA (CSV or Parquet) treat groups, whoever made them.",
@@ -43,7 +43,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 )
 @click.version_option(package_name="justitia", message="justitia %(version)s")
 def cli() -> None:
-    """Classifiers that treat groups alike, without anyone learning who is in which.
+    """Models that treat groups alike, without anyone learning who is in which.
 
     Features, target and group names are public. Everything that these commands print and write protects the sensitive
     attribute by differential privacy, unless they say otherwise (an infinite epsilon, --engine pf-ld-as-published,

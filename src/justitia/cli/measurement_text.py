@@ -9,15 +9,22 @@ from typing import Any
 
 from justitia.cli.output import table_text, truncate, wrap
 from justitia.metrics.bounds import Interval
+from justitia.metrics.distribution import Distribution
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.scores import Scores
 
 _HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
+_MEAN_HEAD = ("group", "rows", "mean, bounds", "gap to population, bounds")
 
 
-def measurement_text(found: Measurement, accuracy: float | None, name: str) -> str:
+#: With more rates than this, those with the largest differences are shown.
+SHOWN_RATES = 12
+
+
+def measurement_text(found: Measurement, accuracy: float | None, name: str, r2: float | None = None) -> str:
     """Rates by group, violations, verdicts and the certificate of a measurement."""
     right = "" if accuracy is None else f"; accuracy {accuracy:.3f}"
+    right += "" if r2 is None else f"; R2 {r2:.3f}"
     kind = "Counts and rates are noisy; bounds cover noise and sampling error,"
     if math.isinf(found.certificate.epsilon):
         kind = "Counts and rates are EXACT, not private; bounds cover sampling error,"
@@ -25,8 +32,14 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
         wrap(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{right}."),
         wrap(f"{kind} at {found.confidence:.4g} confidence."),
     ]
-    for metric in found.rate_names:
-        lines += ["", f"{metric} (population {found.overall[metric]:.3f})", _rates(found, metric)]
+    shown = _shown_rates(found)
+    for metric in shown:
+        overall = f"{found.overall[metric]:.{_digits(found, metric)}f}"
+        lines += ["", f"{metric} (population {overall})", _rates(found, metric)]
+    if len(shown) < len(found.rate_names):
+        lines.append(f"{len(found.rate_names) - len(shown)} rates with smaller differences are in the JSON.")
+    if found.distribution is not None:
+        lines += ["", f"distribution, compared with {found.distribution.compared_with}", _distances(found.distribution)]
     lines += ["", *violation_lines(found, "violation")]
     if found.unknown_groups:
         lines.append(wrap(f"not enough evidence: {', '.join(found.unknown_groups)}", first="  ", indent=4))
@@ -35,7 +48,7 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str) -> s
     if found.before is not None:
         lines += violation_lines(found.before, "decisions before")
     for column, one in found.margins.items():
-        for metric in one.rate_names:
+        for metric in shown:
             lines += ["", f"{metric} by {column} alone", _rates(one, metric)]
         lines += violation_lines(one, f"violation by {column} alone")
     if found.scores is not None:
@@ -50,22 +63,53 @@ def violation_lines(found: Measurement, what: str) -> list[str]:
         left_out = len(found.not_compared(name))
         compared = f" among {len(found.groups) - left_out} of {len(found.groups)} groups"
         known = left_out and not math.isnan(one.estimate)
-        lines.append(wrap(f"{what}, {name}: {one}{compared if known else ''}", indent=2))
+        distance = "" if found.questions[name] else " (Kolmogorov-Smirnov distance)"
+        digits = 3 if found.ranges is None or distance else _digits(found, found.rate_names[found.questions[name][0]])
+        text = f"{what}, {name}{distance}: {one.text(digits)}{compared if known else ''}"
+        lines.append(wrap(text, indent=2))
     return lines
 
 
+def _shown_rates(found: Measurement) -> tuple[str, ...]:
+    """All rates or, of many, those with the largest noisy differences, in their order."""
+    if len(found.rate_names) <= SHOWN_RATES:
+        return found.rate_names
+    largest = set(found.difference().fillna(-1.0).nlargest(SHOWN_RATES).index)
+    return tuple(name for name in found.rate_names if name in largest)
+
+
+def _digits(found: Measurement, metric: str) -> int:
+    """Decimals of a rate, or of a mean by the length of its public range."""
+    if found.ranges is None:
+        return 3
+    low, high = found.ranges[found.rate_names.index(metric)]
+    return max(0, 3 - math.floor(math.log10(high - low)))
+
+
+def _distances(distribution: Distribution) -> str:
+    names = ("ks_distance", "ks_distance_lower", "ks_distance_upper")
+    table = distribution.table
+    rows = [
+        (truncate(str(group), 18), Interval(*(line[name] for name in names)).text(3))
+        for group, line in zip(table.index, table.to_dict("records"), strict=True)
+    ]
+    return table_text(("group", "KS distance, bounds"), rows)
+
+
 def _rates(found: Measurement, metric: str) -> str:
+    digits = _digits(found, metric)
+    head = _HEAD if found.ranges is None else _MEAN_HEAD
     rows = [
         (
             truncate(str(row["group"]), 18),
             f"{row['count']:,.0f}",
-            str(Interval(row["rate"], row["lower"], row["upper"])),
-            _signed(row["gap"], row["gap_lower"], row["gap_upper"]),
+            Interval(row["rate"], row["lower"], row["upper"]).text(digits),
+            _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits),
         )
         for row in found.table.reset_index().to_dict("records")
         if row["metric"] == metric
     ]
-    return table_text(_HEAD, rows)
+    return table_text(head, rows)
 
 
 def impact_lines(found: Measurement) -> list[str]:
@@ -110,13 +154,16 @@ def _bounded(line: dict[Any, Any], name: str) -> str:
     return "-" if math.isnan(value) else f"{value:.2f} [{lower:.2f}, {upper:.2f}]"
 
 
-def _signed(value: float, lower: float, upper: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.3f} [{lower:+.3f}, {upper:+.3f}]"
+def _signed(value: float, lower: float, upper: float, digits: int) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:+.{digits}f} [{lower:+.{digits}f}, {upper:+.{digits}f}]"
 
 
-def exact_text(found: dict[str, Any], accuracy: float) -> str:
+def exact_text(found: dict[str, Any], accuracy: float | None, r2: float | None = None) -> str:
     """Exact rates by group, which are not private."""
-    lines = [f"EXACT, not private; accuracy {accuracy:.3f}."]
+    quality = f"accuracy {accuracy:.3f}" if r2 is None else f"R2 {r2:.3f}"
+    lines = [f"EXACT, not private; {quality}."]
     for notion, one in found.items():
         rows = [
             (

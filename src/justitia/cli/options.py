@@ -18,9 +18,12 @@ from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.output import warn
 from justitia.engines import OLD_NAMES, PLANS, POST_PROCESSING, plan_class, renamed_sentence
 from justitia.learners.base import CrossFitted
-from justitia.notions import FAIRLEARN_NAMES, NOTIONS
+from justitia.metrics.means import NUMBER_NOTIONS
+from justitia.notions import DEFAULT_ENGINE_NOTIONS, FAIRLEARN_NAMES, NOTIONS
 from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.preprocessing.tables import TASKS
 from justitia.privacy.durable_ledger import DurableLedger
+from justitia.tasks import BINARY, Task
 from justitia.training.plan import Plan
 
 # -- Types of values
@@ -88,11 +91,15 @@ def whole_numbers(text: str) -> list[int]:
 
 
 FILE = click.Path(path_type=Path)
-NOTION = OneOf("notion", sorted(NOTIONS), FAIRLEARN_NAMES)
+#: Notions that models are trained for, and those that are measured.
+TRAINED_NOTIONS = sorted({*NOTIONS, *DEFAULT_ENGINE_NOTIONS, *NUMBER_NOTIONS})
+MEASURED_NOTIONS = sorted({*NOTIONS, *NUMBER_NOTIONS})
+NOTION = OneOf("notion", TRAINED_NOTIONS, FAIRLEARN_NAMES)
+MEASURED_NOTION = OneOf("notion", MEASURED_NOTIONS, FAIRLEARN_NAMES)
 #: Names of version 0.1 are accepted with a warning.
 ENGINE = OneOf("engine", list(PLANS), renamed=OLD_NAMES)
 #: Base models that a folder can keep without pickle; others are for Python, or are passed as a column of scores.
-BASES = ("lightgbm", "logistic")
+BASES = ("lightgbm", "logistic", "linear")
 
 
 # -- Options
@@ -154,8 +161,16 @@ custodian = together(
     click.option("--receipts", type=FILE, help="File that keeps its receipts, to notice a ledger that was put back."),
 )
 target = together(
-    click.option("--target", metavar="COLUMN", help="Column to predict; it has two values."),
+    click.option("--target", metavar="COLUMN", help="Column to predict: two values, up to 20 classes, or numbers."),
     click.option("--positive", metavar="VALUE", help="The target's positive value; by default the later in order."),
+)
+task = click.option(
+    "--task",
+    type=OneOf("task", TASKS),
+    metavar="NAME",
+    default=TASKS[0],
+    show_default=True,
+    help="What the target is: classes or number; auto sees it from the values.",
 )
 #: Which columns are features and how they are read; ``FeatureColumns.from_options`` takes these.
 columns = together(
@@ -168,13 +183,26 @@ notion = click.option(
     "--notion",
     type=NOTION,
     metavar="NAME",
-    default="demographic_parity",
-    show_default=True,
-    help=f"What is compared: {', '.join(sorted(NOTIONS))}.",
+    multiple=True,
+    help=f"What is compared: {', '.join(TRAINED_NOTIONS)}; by default demographic_parity. Several may be given.",
+)
+#: What a model is held to besides notions and tolerances; ``GoalOptions.from_options`` takes these.
+goal = together(
+    click.option(
+        "--ratio", type=float, help="Smallest rate of a group as a share of the largest, instead of a tolerance."
+    ),
+    click.option(
+        "--quota", multiple=True, metavar="SHARE", help="Share of rows with the positive answer; CLASS=SHARE of others."
+    ),
+    click.option("--stratum", metavar="COLUMN", help="Public column; groups are compared within each of its values."),
+    click.option(
+        "--costs", metavar="0,1;5,0", help="Costs by true class and decision, in the order of classes; or a CSV file."
+    ),
+    click.option("--bounds", type=numbers, metavar="LOW,HIGH", help="Public range of a numeric target."),
 )
 below = click.option(
     "--below",
-    type=click.FloatRange(0, 1),
+    type=click.FloatRange(min=0),
     metavar="FLOAT",
     help="Test whether the violation is below this; exit code 4 if that is not shown.",
 )
@@ -194,7 +222,13 @@ stream = click.option(
 workers = click.option(
     "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the rows."
 )
-tolerance = click.option("--tolerance", type=float, help="Largest difference between two groups that is allowed.")
+tolerance = click.option(
+    "--tolerance",
+    "tolerances",
+    type=float,
+    multiple=True,
+    help="Largest difference between two groups that is allowed; once, or once for each --notion.",
+)
 overwrite = click.option("--overwrite", is_flag=True, help="Replace the output of an earlier run.")
 
 
@@ -206,7 +240,7 @@ def epsilon(default: float, text: str) -> Callable[[Any], Any]:
 def notions(default: str) -> Callable[[Any], Any]:
     """The notions that a measurement compares."""
     text = f"Several may be given; by default {default}."
-    return click.option("--notion", "notions", type=NOTION, metavar="NAME", multiple=True, help=text)
+    return click.option("--notion", "notions", type=MEASURED_NOTION, metavar="NAME", multiple=True, help=text)
 
 
 def out(text: str) -> Callable[[Any], Any]:
@@ -239,19 +273,25 @@ base = together(
         "--base",
         type=OneOf("base", BASES),
         metavar="NAME",
-        help=f"Model of the target that is trained and corrected: {' or '.join(BASES)}; by default {BASES[0]}.",
+        help="Model of the target that is trained and corrected: lightgbm (the default), logistic (classes) or linear "
+        "(numbers).",
     ),
     click.option(
         "--base-column",
+        "base_columns",
+        multiple=True,
         metavar="COLUMN",
-        help="Probability of the positive answer by a model of yours: a column of DATA, public like every feature.",
+        help="Probability of the positive answer, or number, by a model of yours: a column of DATA, public like every "
+        "feature. CLASS=COLUMN, for each of several classes.",
     ),
     click.option(
         "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
     ),
 )
 #: File and settings of a command that trains.
-training = together(click.argument("data", type=FILE), target, attribute, custodian, columns, settings, base, stream)
+training = together(
+    click.argument("data", type=FILE), target, task, attribute, custodian, columns, settings, goal, base, stream
+)
 
 
 # -- From options to objects
@@ -329,18 +369,45 @@ def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
     return replace(plan, share_sizes=0.0) if small_groups and isinstance(plan, PostProcessingPlan) else plan
 
 
-def make_base(name: str | None, column: str | None) -> CrossFitted | str | None:
-    """The estimator's ``base``: a model by its name, the name of a column with scores, or None for the default.
+def make_base(name: str | None, columns: Sequence[str], task: Task = BINARY) -> Any:
+    """The estimator's ``base``: a model by its name, columns with scores, or None for the default.
 
     Raises
     ------
     Refusal
-        If both are given.
+        If both are given, or a model is not one of this kind of target.
     """
-    if name is not None and column is not None:
+    if name is not None and columns:
         raise Refusal(f"expected --base or --base-column, got both; leave out --base {name}.")
-    if name != "logistic":
-        return column
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - takes long
+    if columns:
+        return score_columns(columns, task)
+    if name is None or name == BASES[0]:
+        return None
+    from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415 - takes long
 
-    return CrossFitted(LogisticRegression(max_iter=1000), encoded=True)
+    if (name == "linear") != (task.kind == "number"):
+        raise Refusal(f"expected --base linear for numbers and logistic for classes, got {name}; choose the other.")
+    model = LinearRegression() if task.kind == "number" else LogisticRegression(max_iter=1000)
+    return CrossFitted(model, task, encoded=True)
+
+
+def score_columns(given: Sequence[str], task: Task) -> str | dict[Any, str]:
+    """The column of scores or, of several classes, the column of each.
+
+    Raises
+    ------
+    Refusal
+        If there is not one column, or one for each class.
+    """
+    if task.kind != "classes":
+        if len(given) > 1:
+            raise Refusal(f"expected one --base-column because the target has {task.describe()}, got {len(given)}.")
+        return given[0]
+    named = dict(one.partition("=")[::2] for one in given)
+    texts = {str(one).strip(): one for one in task.classes}
+    if set(named) != set(texts) or not all(named.values()):
+        raise Refusal(
+            f"expected --base-column CLASS=COLUMN for each of the classes {', '.join(texts)}, got "
+            f"{', '.join(given)}; name a column for each."
+        )
+    return {texts[name]: column for name, column in named.items()}

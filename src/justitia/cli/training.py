@@ -12,20 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from justitia import regressor
 from justitia.cli.errors import Refusal, describe_error, shown_path
 from justitia.cli.files.attribute import Where
 from justitia.cli.files.columns import FeatureColumns, warn_about
-from justitia.cli.files.metadata import FACTS, ROWS, training_metadata
+from justitia.cli.files.metadata import FACTS, ROWS, Model, training_metadata
 from justitia.cli.files.rows import LabelledRows, read_rows
-from justitia.cli.files.streamed import StreamedRows, is_streamed, read_streamed
+from justitia.cli.files.streamed import AT_ONCE, StreamedRows, is_streamed, read_streamed
+from justitia.cli.goal import GoalOptions
 from justitia.cli.options import command_plan, make_base
 from justitia.cli.output import json_text, warn
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier, check_parameters
 from justitia.metrics.planning import PublicCounts, rate_noise
-from justitia.notions import get_notion
+from justitia.notions import get_notions
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.privacy.vault import INFER
+from justitia.regressor import LagrangianDualRegressor
 
 NO_GROUPS = (
     "expected the public list of groups, got none; pass --groups A,B, or --groups infer to read the list off the data, "
@@ -48,7 +51,8 @@ def read_training_rows(data: Path, settings: dict[str, Any]) -> LabelledRows | S
         "target": settings["target"],
         "positive": settings.pop("positive"),
         "columns": FeatureColumns.from_options(settings),
-        "base_column": settings["base_column"],
+        "base_columns": settings["base_columns"],
+        "task": settings.pop("task"),
     }
     rows: LabelledRows | StreamedRows
     if is_streamed(data, asked=settings.pop("stream") or workers > 1):
@@ -63,37 +67,60 @@ def read_training_rows(data: Path, settings: dict[str, Any]) -> LabelledRows | S
     return rows
 
 
-def make_estimator(
-    rows: LabelledRows | StreamedRows, settings: dict[str, Any], *, tolerance: float | None = None
-) -> LagrangianDualClassifier:
+def make_estimator(rows: LabelledRows | StreamedRows, settings: dict[str, Any], goal: GoalOptions) -> Model:
     """An unfitted model with the settings of the command line, which are checked before a ledger is opened."""
     engine = engine_of(settings["engine"], settings["hidden"])
+    goal.check_task(rows.task, engine, settings)
     if engine == POST_PROCESSING and settings["hidden"] is not None:
         raise Refusal(f"expected --hidden with an engine that trains a network, got engine {engine!r}; leave out one.")
-    based = settings["base"] is not None or settings["base_column"] is not None or settings["threshold"] != 0.5
+    based = settings["base"] is not None or bool(settings["base_columns"]) or settings["threshold"] != 0.5
     if engine != POST_PROCESSING and based:
         raise Refusal(
             f"expected engine 'post-processing' beside --base, --base-column and --threshold, got {engine!r}, which "
             "trains a network; leave out --engine and --hidden."
         )
-    check_tolerances(engine, () if tolerance is None else (tolerance,))
-    model = LagrangianDualClassifier(
-        settings["notion"],
-        epsilon=settings["epsilon"],
-        delta=settings["delta"],
-        tolerance=tolerance,
-        groups=INFER if rows.attribute.infer else rows.attribute.groups,
-        engine=engine,
-        base=make_base(settings["base"], settings["base_column"]),
-        module=settings["hidden"],
-        plan=command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
-        threshold=settings["threshold"],
-        random_state=settings["seed"],
-    )
-    check_parameters(model)
-    if not settings["small_groups"] and isinstance(rows, LabelledRows):
-        _check_rate_noise(model, rows)
+    check_tolerances(engine, goal.tolerances if goal.are_shares else ())
+    shared: dict[str, Any] = {
+        "epsilon": settings["epsilon"],
+        "delta": settings["delta"],
+        "tolerance": goal.tolerance,
+        "groups": INFER if rows.attribute.infer else rows.attribute.groups,
+        "base": make_base(settings["base"], settings["base_columns"], rows.task),
+        "plan": command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
+        "random_state": settings["seed"],
+        **goal.arguments(rows.task),
+    }
+    model: Model
+    if rows.task.kind == "number":
+        model = LagrangianDualRegressor(**shared)
+        regressor.check_parameters(model)
+    else:
+        network = {"engine": engine, "module": settings["hidden"], "threshold": settings["threshold"]}
+        model = LagrangianDualClassifier(**shared, **network)
+        check_parameters(model)
+        if not settings["small_groups"] and isinstance(rows, LabelledRows):
+            _check_rate_noise(model, rows)
     return model
+
+
+def fit_arguments(rows: LabelledRows | StreamedRows, goal: GoalOptions) -> dict[str, Any]:
+    """What a model is fitted to, with the strata if there are any.
+
+    Raises
+    ------
+    Refusal
+        If the column of the strata is not public, or rows are read a few at a time.
+    """
+    data = {"X": rows.X, "y": rows.labels, "sensitive_features": rows.sensitive, "person": rows.person}
+    name = goal.stratum
+    if name is None:
+        return data
+    if isinstance(rows, StreamedRows):
+        raise Refusal(f"expected --stratum with {AT_ONCE}")
+    rows.table.check_columns([name])
+    if name in rows.attribute.hidden():
+        raise Refusal(f"the column {name!r} is sensitive, key or id and cannot be a public stratum; name another one.")
+    return data | {"strata": rows.public_column(name).to_numpy()}
 
 
 def _check_rate_noise(model: LagrangianDualClassifier, rows: LabelledRows) -> None:
@@ -101,10 +128,11 @@ def _check_rate_noise(model: LagrangianDualClassifier, rows: LabelledRows) -> No
     groups = rows.attribute.groups
     if groups is None or math.isinf(model.epsilon) or not isinstance(model.plan, PostProcessingPlan):
         return
-    counts = PublicCounts(len(rows), int(rows.y.sum()), math.prod(map(len, groups.values())))
+    by_class = np.bincount(rows.y, minlength=len(rows.classes)).tolist()
+    counts = PublicCounts.of_classes(by_class, math.prod(map(len, groups.values())), rows.task.classes)
     plan = model.plan.calibrate(model.epsilon, model.delta, n=counts.rows)
     size = counts.rows // counts.groups
-    noise = rate_noise(size, counts, plan, get_notion(model.notion))
+    noise = rate_noise(size, counts, plan, get_notions(model.notion))
     if noise is not None and noise > MAX_RATE_NOISE:
         raise Refusal(
             f"{counts.groups} groups of {counts.rows:,} rows have about {size} rows each, and the noise in their rates "
@@ -148,7 +176,7 @@ def save_or_rescue(save_to: Callable[[Path], dict[str, Any]], stage: Path, out: 
 
 
 def save_model(
-    model: LagrangianDualClassifier,
+    model: Model,
     rows: LabelledRows | StreamedRows,
     folder: Path,
     *,
@@ -162,7 +190,7 @@ def save_model(
     sketch : dict or None
         Summary of the public rows, from which later measurements see whether they use the same individuals.
     """
-    if isinstance(rows, LabelledRows):
+    if isinstance(rows, LabelledRows) and rows.task.kind == "binary":
         model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)

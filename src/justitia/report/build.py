@@ -22,10 +22,12 @@ from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
 from justitia.exceptions import DeprecatedNameWarning
 from justitia.metrics.measurement import Measurement
+from justitia.regressor import LagrangianDualRegressor
 from justitia.report import charts, formatting
 from justitia.report.contents import Contents, headline, not_promised, read_contents
 from justitia.report.facts import KIND, plain, report_facts
 from justitia.report.inputs import EMPTY, About, read_curve, read_log, read_measurement
+from justitia.report.wording import rate_words
 
 #: Text by which an earlier report is recognised, so that no other file is overwritten.
 PAGE, CARD, FACTS = '<meta name="generator" content="justitia ', "\nMade by justitia ", f'"kind": "{KIND}"'
@@ -120,7 +122,7 @@ def page_path(target: Path | str) -> Path:
 
 
 def build_report(
-    model: LagrangianDualClassifier,
+    model: LagrangianDualClassifier | LagrangianDualRegressor,
     *,
     measurement: Mapping[str, Any] | Measurement | None = None,
     curve: Mapping[str, Any] | Tradeoff | None = None,
@@ -133,7 +135,7 @@ def build_report(
 
     Parameters
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         Its certificate, history, multipliers, plan and other public attributes are read.
     measurement : mapping or Measurement, optional
         A private measurement on evaluation data, as :meth:`~justitia.Measurement.to_dict` gives it.
@@ -158,8 +160,11 @@ def build_report(
     TypeError, ValueError
         If an argument is not what is described above.
     """
-    if not isinstance(model, LagrangianDualClassifier):
-        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
+    if not isinstance(model, LagrangianDualClassifier | LagrangianDualRegressor):
+        raise TypeError(
+            "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
+            f"{type(model).__name__!r}; pass a fitted one."
+        )
     check_is_fitted(model, "plan_")
     if not isinstance(facts, Mapping | None):
         raise TypeError(f"expected facts to be a mapping, got {type(facts).__name__!r}; pass names with their values.")
@@ -179,7 +184,7 @@ def build_report(
 
 
 def _default_log(
-    model: LagrangianDualClassifier, measurement: Any, facts: Mapping[str, Any]
+    model: LagrangianDualClassifier | LagrangianDualRegressor, measurement: Any, facts: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
     """Facts of the training and of the one measurement."""
     public = {name: facts.get(name) for name in ("created", "data", "rows")}
@@ -211,21 +216,24 @@ def _common(contents: Contents) -> dict[str, Any]:
         "plain_name": formatting.plain_name,
         "said": formatting.said,
         "tolerance_name": charts.tolerance_name,
-        "rate_words": formatting.RATES,
+        "rate_name": formatting.rate_name,
+        "rate_words": rate_words,
         "listed": formatting.listed,
     }
 
 
 def _verdict(contents: Contents) -> str | None:
-    """Sentence that compares the violation with the tolerance, if both are known."""
+    """Sentences that compare each violation with its tolerance, where both are known."""
     measured = contents.measured
-    found = () if measured is None else measured.violations
-    one = next((one for one in found if one.notion == contents.notion), None)
-    if one is None or measured is None or contents.tolerance is None:
-        return None
-    least, most = (None, None) if one.estimate is None else (one.at_least, one.at_most)
-    bounds = (least, most, contents.tolerance)
-    return formatting.verdict(*bounds, one.groups, one.not_compared, measured.confidence)
+    sentences = []
+    for one in () if measured is None else measured.violations:
+        tolerance = contents.tolerances.get(one.notion)
+        if tolerance is not None and measured is not None:
+            least, most = (None, None) if one.estimate is None else (one.at_least, one.at_most)
+            found = formatting.verdict(least, most, tolerance, one.groups, one.not_compared, measured.confidence)
+            several = len(contents.tolerances) > 1
+            sentences.append(f"{formatting.said(one.notion)}: {found}" if several else found)
+    return " ".join(sentences) or None
 
 
 def _pictures(contents: Contents) -> dict[str, Any]:
@@ -234,12 +242,14 @@ def _pictures(contents: Contents) -> dict[str, Any]:
     measured = contents.measured
     if measured is not None:
         pictures["rates"] = charts.rates_chart(measured)
-        pictures["violation"] = charts.violation_chart(measured, contents.notion, contents.tolerance)
+        pictures["violation"] = charts.violation_chart(measured, contents.tolerances)
         pictures["calibration"] = charts.calibration_chart(measured.public.get("calibration", ()))
         if measured.impact is not None:
             pictures["impact"] = charts.impact_chart(measured.impact, measured.confidence)
         if measured.scores is not None:
             pictures["gap_curve"] = charts.gap_curve_chart(measured.scores["curve"], measured.confidence)
+        if measured.distribution is not None:
+            pictures["gap_curve"] = charts.gap_curve_chart(measured.distribution["curve"], measured.confidence)
     return pictures | {
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
         "history": charts.history_charts(contents.history, contents.columns),

@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from justitia.metrics.means import NUMBER_METRICS
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.formatting import bounds, known, number, plain_name
-from justitia.report.inputs import Curve, CurvePoint, GroupRate, LargestDifference, MeasurementInput
+from justitia.report.formatting import bounds, known, number, plain_name, rate_name
+from justitia.report.inputs import Curve, GroupRate, LargestDifference, MeasurementInput
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.training.history import Column
 
@@ -22,6 +23,10 @@ ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 AXIS = 46.0
 #: Four-fifths rule: impact ratios below it count as adverse impact. Equal rates have ratio 1; ratios are drawn up to 2.
 FOUR_FIFTHS, EQUAL, MAX_RATIO = 0.8, 1.0, 2.0
+#: Axes of notions of numbers.
+UNITS = {"mean_parity": "difference of means", "equal_error": "difference of mean squared errors"}
+#: With more events than this, charts by event are left out and tables are shown.
+MOST_EVENTS = 6
 
 
 def rates_chart(measured: MeasurementInput) -> Chart:
@@ -32,14 +37,15 @@ def rates_chart(measured: MeasurementInput) -> Chart:
     for metric, overall in measured.overall.items():
         rows = [rate for rate in measured.rates if rate.metric == metric]
         ends = [one for rate in rows if rate.rate is not None for one in (rate.lower, rate.upper)]
-        scale = Scale(*svg.span([*ends, overall], floor=0.0, ceiling=1.0), NAMES, WIDTH - RIGHT)
-        parts += [svg.label(0, y + 12, plain_name(metric), class_="label strong")]
+        within = {} if metric in NUMBER_METRICS else {"floor": 0.0, "ceiling": 1.0}
+        scale = Scale(*svg.span([*ends, overall], **within), NAMES, WIDTH - RIGHT)
+        parts += [svg.label(0, y + 12, rate_name(metric), class_="label strong")]
         top, y = y + 28, y + 28 + ROW * len(rows)
         parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
         for k, rate in enumerate(rows):
             place = top + ROW * (k + 0.5)
             text = (
-                f"{rate.group}, {plain_name(metric)}: {_with_bounds(rate.rate, rate, measured.confidence)}, "
+                f"{rate.group}, {rate_name(metric)}: {_with_bounds(rate.rate, rate, measured.confidence)}, "
                 f"about {rate.count:,.0f} rows"
             )
             parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8))]
@@ -47,12 +53,13 @@ def rates_chart(measured: MeasurementInput) -> Chart:
             marks += [] if rate.rate is None else [Mark(scale(rate.rate), place, text, index=len(marks))]
         y += 40
     described = "; ".join(
-        f"{plain_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
+        f"{rate_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
         if rate.rate is not None
-        else f"{plain_name(rate.metric)}, {rate.group}: {rate.evidence}"
+        else f"{rate_name(rate.metric)}, {rate.group}: {rate.evidence}"
         for rate in measured.rates
     )
-    return Chart("rates", "Noised rates by group with bounds", described, y - 10, tuple(parts), tuple(marks))
+    what = "means" if set(NUMBER_METRICS) & set(measured.overall) else "rates"
+    return Chart("rates", f"Noised {what} by group with bounds", described, y - 10, tuple(parts), tuple(marks))
 
 
 def _interval(
@@ -87,36 +94,60 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
     return [svg.line(a, y, b, y, class_="whisker"), *caps]
 
 
-def violation_chart(measured: MeasurementInput, notion: str, tolerance: float | None) -> Chart | None:
-    """Violation and largest gap of every notion with bounds; the tolerance as a line at the model's violation."""
-    shown = [one for one in (*measured.violations, *measured.largest_gaps) if one.estimate is not None]
-    if not shown:
+def violation_chart(measured: MeasurementInput, tolerances: Mapping[str, float | None]) -> Chart | None:
+    """Violation and largest gap of every notion with bounds; tolerances as lines at the violations of their notions.
+
+    Notions of numbers have an axis each, because shares, means and errors have other units.
+    """
+    pairs = list(zip(measured.violations, measured.largest_gaps, strict=True))
+    if all(one.estimate is None for pair in pairs for one in pair):
         return None
-    high = max([tolerance or 0.0, *(one.upper for one in shown)]) * 1.06
-    scale = Scale(0.0, max(high, 1e-3), NAMES, WIDTH - RIGHT)
+    apart = len(pairs) > 1 and any(violation.notion in UNITS for violation, _ in pairs)
     parts: list[Markup] = []
     marks: list[Mark] = []
     y = 0.0
-    for violation, gap in zip(measured.violations, measured.largest_gaps, strict=True):
-        parts += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
+    for part in [[pair] for pair in pairs] if apart else [pairs]:
+        y = _violation_rows(measured, part, tolerances, parts, marks, y) + (AXIS if apart else 0.0)
+    described = "; ".join(mark.text for mark in marks)
+    given = [one for one in tolerances.values() if one is not None]
+    described += "" if not given else f"; the tolerance is {', '.join(f'{one:.4g}' for one in given)}"
+    title = "Violation and gap against the tolerance" if given else "Violation and largest gap, with bounds"
+    return Chart("violation", title, described, y + (0.0 if apart else AXIS), tuple(parts), tuple(marks))
+
+
+def _violation_rows(
+    measured: MeasurementInput,
+    pairs: Sequence[tuple[LargestDifference, LargestDifference]],
+    tolerances: Mapping[str, float | None],
+    parts: list[Markup],
+    marks: list[Mark],
+    y: float,
+) -> float:
+    """Add the rows of some notions and their axis; returns where the axis is."""
+    top = y + 24
+    ends = [one.upper for pair in pairs for one in pair if one.estimate is not None]
+    high = max([0.0, *ends, *(tolerances.get(pair[0].notion) or 0.0 for pair in pairs)]) * 1.06
+    scale = Scale(0.0, max(high, 1e-3), NAMES, WIDTH - RIGHT)
+    rows: list[Markup] = []
+    for violation, gap in pairs:
+        rows += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
         y += 28
         for name, one in (("to all rows", gap), ("between groups", violation)):
             place, found = y + ROW / 2, one.estimate
             text = _with_bounds(found, one, measured.confidence)
             which = f" {one.among}" if one.among else ""
             text = f"{plain_name(one.notion)}, largest difference {name}{which}: {text}"
-            parts += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
+            rows += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
             marks += [] if found is None else [Mark(scale(found), place, text, index=len(marks))]
             y += ROW
-        if tolerance is not None and violation.notion == notion:
-            parts += _tolerance_line(scale, tolerance, y - ROW, y)
+        tolerance = tolerances.get(violation.notion)
+        if tolerance is not None:
+            rows += _tolerance_line(scale, tolerance, y - ROW, y)
             y += 18
         y += 10
-    axis = svg.bottom_axis(scale, y, 24, "difference of rates")
-    described = "; ".join(mark.text for mark in marks)
-    described += "" if tolerance is None else f"; the tolerance is {tolerance:.4g}"
-    title = "Violation and largest gap, with bounds" if tolerance is None else "Violation and gap against the tolerance"
-    return Chart("violation", title, described, y + AXIS, (axis, *parts), tuple(marks))
+    axis = svg.bottom_axis(scale, y, top, UNITS.get(pairs[0][0].notion, "difference of rates"))
+    parts += [axis, *rows]
+    return y
 
 
 def _tolerance_line(scale: Scale, tolerance: float, top: float, bottom: float) -> list[Markup]:
@@ -143,7 +174,7 @@ def curve_chart(curve: Curve) -> Chart | None:
         if all(found[place][1] > found[before][1] for before in places[:k])  # sorted: none before is less fair
     ]
     parts = [
-        svg.left_axis(y_scale, x_scale.start, x_scale.end, "accuracy, public"),
+        svg.left_axis(y_scale, x_scale.start, x_scale.end, f"{curve.quality}, public"),
         svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
     ]
     if len(best) > 1:
@@ -152,20 +183,22 @@ def curve_chart(curve: Curve) -> Chart | None:
     for index, place in enumerate(places):
         x, y = x_scale(found[place][0]), y_scale(found[place][1])
         chosen = place == curve.chosen
-        marks += [_curve_mark(curve.points[place], x, y, index, chosen=chosen, beaten=place not in best)]
+        marks += [_curve_mark(curve, place, x, y, index, beaten=place not in best)]
         parts += [_chosen_label(x, y)] if chosen else []
     described = "; ".join(mark.text for mark in marks)
     # The chosen mark last, so that it lies above its neighbours.
     marks.sort(key=lambda mark: mark.class_ == "chosen")
-    return Chart("curve", "Accuracy against noised violation", described, height, tuple(parts), tuple(marks))
+    quality = curve.quality[:1].upper() + curve.quality[1:]
+    return Chart("curve", f"{quality} against noised violation", described, height, tuple(parts), tuple(marks))
 
 
-def _curve_mark(point: CurvePoint, x: float, y: float, index: int, *, chosen: bool, beaten: bool) -> Mark:
+def _curve_mark(curve: Curve, place: int, x: float, y: float, index: int, *, beaten: bool) -> Mark:
+    point = curve.points[place]
     text = (
-        f"tolerance {tolerance_name(point.tolerance)}: accuracy {number(point.accuracy)}, noised violation "
+        f"tolerance {tolerance_name(point.tolerance)}: {curve.quality} {number(point.accuracy)}, noised violation "
         f"{number(point.violation)}"
     )
-    if chosen:
+    if place == curve.chosen:
         return Mark(x, y, f"{text}, the chosen model", index=index, shape="diamond", class_="chosen")
     return Mark(x, y, text, index=index, shape="circle", class_="beaten" if beaten else "")
 
@@ -189,6 +222,10 @@ class Series:
     numbers: Sequence[float]
 
 
+#: Public numbers of a history that have a chart.
+PUBLIC_SERIES = {"loss": "Loss (public)", "accuracy": "Accuracy (public)", "auc": "AUC (public)", "r2": "R2 (public)"}
+
+
 def history_charts(history: pd.DataFrame, columns: Sequence[Column]) -> list[Chart]:
     """Public loss, accuracy and AUC, then noised gaps and multipliers by group, one chart per event."""
     rounds = [float(one) for one in history["round"]] if "round" in history else []
@@ -196,9 +233,13 @@ def history_charts(history: pd.DataFrame, columns: Sequence[Column]) -> list[Cha
         return []
     charts = [
         _rounds_chart(f"history-{name}", f"{title} by round", [Series(name, history[name].tolist())], rounds)
-        for name, title in (("loss", "Loss (public)"), ("accuracy", "Accuracy (public)"), ("auc", "AUC (public)"))
+        for name, title in PUBLIC_SERIES.items()
         if name in history
     ]
+    if len({column.event for column in columns if column.kind == "noisy_gap"}) > MOST_EVENTS:
+        violation = [Series("violation", history["noisy_violation"].tolist())] if "noisy_violation" in history else []
+        charts += [_rounds_chart("history-violation", "Noised violation by round", violation, rounds)]
+        return [chart for chart in charts if chart is not None]
     for kind, title in (("noisy_gap", "Noised gap of a group to all rows"), ("multiplier", "Multiplier")):
         for place, (event, series) in enumerate(_by_event(history, columns, kind).items()):
             text = f"{title}, {event}, by round" if event else f"{title} by round"
@@ -279,8 +320,10 @@ def _end_labels(ends: Sequence[tuple[float, float, str, int]], right: float, sca
     return parts
 
 
-def multipliers_chart(multipliers: pd.DataFrame) -> Chart:
-    """Bars from zero, one per group and event."""
+def multipliers_chart(multipliers: pd.DataFrame) -> Chart | None:
+    """Bars from zero, one per group and event; None if there are too many events for a chart."""
+    if multipliers.shape[1] > MOST_EVENTS:
+        return None
     table = multipliers.to_numpy()
     rows = [
         (str(event), str(group), float(table[a, k]))

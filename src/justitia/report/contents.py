@@ -16,26 +16,40 @@ from typing import Any
 import pandas as pd
 
 from justitia.engines import name_of
-from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.bounds import format_bound
 from justitia.notions import notion_name
 from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import ENGINES, NOTIONS, known, listed, number, plain_name, short, tolerance_sentence
-from justitia.report.inputs import About, Curve, LogEntry, MeasurementInput, log_sentences
+from justitia.report.formatting import ENGINES, known, listed, number, plain_name, short
+from justitia.report.inputs import About, Curve, LargestDifference, LogEntry, MeasurementInput, log_sentences
+from justitia.report.wording import (
+    Model,
+    decision_words,
+    goal_rows,
+    notion_words,
+    notions_of,
+    task_of,
+    tolerance_words,
+    tolerances_of,
+    violation_words,
+)
 from justitia.training.history import Column, names_of
 
 #: Rounds that a chart and its table show at most; a longer history is thinned evenly.
 MOST_ROUNDS = 100
+#: Gaps of the last round that are shown at most.
+MOST_GAPS = 24
 #: Facts that are left out because they are read off the model; and facts that are exact without privacy.
 READ_OFF_MODEL = frozenset({"columns", "groups", "classes", "positive", "base", "threshold", "tolerance"})
+READ_OFF_MODEL |= {"task", "notion", "bounds"}
 NOISED = frozenset({"noisy_violation"})
 #: Facts with a place of their own on the page, and the names under which they may be given.
 OWN_PLACES = {
     "title": ("title",),
     "accuracy": ("accuracy", "training_accuracy"),
     "auc": ("auc", "training_auc"),
+    "r2": ("r2", "training_r2"),
     "command": ("command",),
     "created": ("created",),
     "model_digest": ("model_digest",),
@@ -79,18 +93,23 @@ class Contents:
     """
 
     title: str
+    task: str
     notion: str
     notion_words: str
+    violation_words: str
+    tolerances: Mapping[str, float | None]
     groups: tuple[str, ...]
     events: tuple[str, ...]
     classes: tuple[str, ...]
     tolerance: float | None
     tolerance_given: bool
+    ratio: float | None
     tolerance_words: str
     certificate: Certificate
     accuracy: float | None
     accuracy_source: str
     auc: float | None
+    r2: float | None
     history: pd.DataFrame
     columns: tuple[Column, ...]
     rounds: int
@@ -118,9 +137,24 @@ class Contents:
         """Whether training had a privacy guarantee."""
         return math.isfinite(self.certificate.epsilon)
 
+    @property
+    def outputs(self) -> str:
+        """What the model gives: decisions, or predictions of a number."""
+        return "predictions" if self.task == "number" else "decisions"
+
+    def worst_violation(self) -> LargestDifference | None:
+        """Measured violation of the notions that the model was trained for: of several, that beyond its tolerance."""
+        found = () if self.measured is None else self.measured.violations
+        own = [one for one in found if one.notion in self.tolerances]
+
+        def excess(one: LargestDifference) -> float:
+            return (one.upper if one.at_most is None else one.at_most) - (self.tolerances[one.notion] or 0.0)
+
+        return max(own, key=excess, default=None)
+
 
 def read_contents(
-    model: LagrangianDualClassifier,
+    model: Model,
     measured: MeasurementInput | None,
     curve: Curve | None,
     facts: Mapping[str, Any],
@@ -132,24 +166,29 @@ def read_contents(
     private = math.isfinite(model.certificate_.epsilon)
     certificate = model.certificate_.without_exact_remarks()
     columns = tuple(column for column in model.history_columns_ if column.released)
-    name = notion_name(model.notion)
-    accuracy, accuracy_source, auc = _training_quality(model, own)
+    name, names, task = notion_name(model.notion), notions_of(model), task_of(model)
+    accuracy, accuracy_source, auc, r2 = _training_quality(model, own)
     given = model.tolerance is not None
     tolerance = float(model.tolerance_) if given or private else None
     return Contents(
         title=str(stated.get("title") or own.get("title") or "Model report"),
+        task=task.kind,
         notion=name,
-        notion_words=NOTIONS.get(name, "a notion of the user's own"),
+        notion_words=notion_words(names, task),
+        violation_words=violation_words(names, task),
+        tolerances=tolerances_of(model, tolerance),
         groups=tuple(str(group) for group in model.dual_.index),
         events=tuple(str(event) for event in model.dual_.columns),
-        classes=tuple(str(label) for label in model.classes_),
-        tolerance=tolerance,
+        classes=tuple(str(label) for label in task.classes),
+        tolerance=None if getattr(model, "ratio", None) is not None else tolerance,
         tolerance_given=given,
-        tolerance_words=tolerance_sentence(model.tolerance, tolerance, name_of(model.plan_)),
+        ratio=getattr(model, "ratio", None),
+        tolerance_words=tolerance_words(model, tolerance, name_of(model.plan_)),
         certificate=certificate,
         accuracy=accuracy,
         accuracy_source=accuracy_source,
         auc=auc,
+        r2=r2,
         history=_thinned(model.history_[names_of(columns)]),
         columns=columns,
         rounds=len(model.history_),
@@ -173,7 +212,7 @@ def read_contents(
             ("Plan", plan_digest(model)),
         ),
         settings=settings(model),
-        snippet=snippet(model, name),
+        snippet=snippet(model),
         command=None if own.get("command") is None else short(own["command"]),
         created=None if own.get("created") is None else short(own["created"]),
         version=str(own.get("version") or metadata.version("justitia")),
@@ -192,28 +231,26 @@ def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return own, {name: value for name, value in others.items() if value is not None and value != []}
 
 
-def _training_quality(
-    model: LagrangianDualClassifier, own: Mapping[str, Any]
-) -> tuple[float | None, str, float | None]:
-    """Accuracy on training rows, which rows these are, and AUC: as stated, or of the last round of the history."""
-    history = model.history_
-    last = {name: float(history[name].iloc[-1]) for name in ("accuracy", "auc") if name in history and len(history)}
+def _training_quality(model: Model, own: Mapping[str, Any]) -> tuple[float | None, str, float | None, float | None]:
+    """Accuracy on training rows, which rows these are, AUC and R2: as stated, or of the last round of the history."""
+    history, names = model.history_, ("accuracy", "auc", "r2")
+    last = {name: float(history[name].iloc[-1]) for name in names if name in history and len(history)}
     stated = {
         name: float(own[name])
-        for name in ("accuracy", "auc")
+        for name in names
         if isinstance(own.get(name), int | float) and not isinstance(own[name], bool)
     }
     auc = stated.get("auc", last.get("auc"))
-    auc = auc if known(auc) else None
+    auc, r2 = (one if known(one) else None for one in (auc, stated.get("r2", last.get("r2"))))
     if "accuracy" in stated and stated["accuracy"] != last.get("accuracy"):
-        return stated["accuracy"], "on the training rows", auc
-    if "accuracy" not in last:
-        return None, "not recorded", auc
+        return stated["accuracy"], "on the training rows", auc, r2
+    if "accuracy" not in last and r2 is None:
+        return None, "not recorded", auc, r2
     source = "on the rows of the last training round"
     if hasattr(model, "rule_"):
         held_out = ", each scored by a model that was not fitted on it" if model.rule_.base.fits else ""
         source = f"on the training rows{held_out}"
-    return last["accuracy"], source, auc
+    return last.get("accuracy"), source, auc, r2
 
 
 def _thinned(history: pd.DataFrame) -> pd.DataFrame:
@@ -229,10 +266,13 @@ def _last_gaps(history: pd.DataFrame, columns: Sequence[Column]) -> tuple[tuple[
     if known.empty:
         return ()
     several = len({column.event for column in of_groups}) > 1
-    return tuple(
+    found = [
         (f"{one.event}, {one.group}" if several else str(one.group), float(known[one.name].iloc[-1]))
         for one in of_groups
-    )
+    ]
+    if len(found) > MOST_GAPS:  # of many classes or levels, the largest
+        found = sorted(found, key=lambda one: -abs(one[1]))[:MOST_GAPS]
+    return tuple(found)
 
 
 def spending(certificate: Certificate) -> tuple[Spending, ...]:
@@ -278,56 +318,66 @@ def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
             f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}",
             f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}",
         )
+    allowed = ("Tolerance", tolerance, f"largest allowed difference between two groups, {whose}")
+    if contents.ratio is not None:
+        allowed = ("Ratio", f"{contents.ratio:.4g}", "smallest allowed rate of a group as a share of the largest")
     return (
-        ("Accuracy", *_headline_accuracy(contents)),
+        ("R2" if contents.task == "number" else "Accuracy", *_headline_quality(contents)),
         ("Violation", violation, sense),
-        ("Tolerance", tolerance, f"largest allowed difference between two groups, {whose}"),
+        allowed,
         ("Privacy", *privacy),
     )
 
 
-def _headline_accuracy(contents: Contents) -> tuple[str, str]:
-    """Accuracy on evaluation data if it is known there."""
-    measured = contents.measured
-    if measured is None or measured.accuracy is None:
-        return number(contents.accuracy), contents.accuracy_source
-    return number(measured.accuracy), f"on {measured.people:,} rows of evaluation data"
+def _headline_quality(contents: Contents) -> tuple[str, str]:
+    """Accuracy or R2, on evaluation data if it is known there."""
+    measured, is_number = contents.measured, contents.task == "number"
+    found = None if measured is None else (measured.public.get("r2") if is_number else measured.accuracy)
+    if measured is None or found is None:
+        return number(contents.r2 if is_number else contents.accuracy), contents.accuracy_source
+    return number(found), f"on {measured.people:,} rows of evaluation data"
 
 
 def _headline_violation(contents: Contents) -> tuple[str, str]:
-    """Violation of the notion that the model was trained for, never of another one."""
+    """Violation of a notion that the model was trained for, never of another one."""
     found = () if contents.measured is None else contents.measured.violations
-    one = next((one for one in found if one.notion == contents.notion), None)
+    one = contents.worst_violation()
     if one is None:
         others = f"; measured: {listed(plain_name(other.notion) for other in found)}" if found else ""
         return "not measured", f"in {plain_name(contents.notion)}, for which it was trained{others}"
     if one.estimate is None:
         return "not known", "not enough evidence"
     which = f" {one.among}" if one.among else ""
+    which += f" in {plain_name(one.notion)}" if len(contents.tolerances) > 1 else ""
     if one.at_most is None:
         return number(one.estimate), f"largest difference between two groups{which}, noised"
-    most = format_bound(one.at_most, one.at_most if contents.tolerance is None else contents.tolerance)
+    tolerance = contents.tolerances[one.notion]
+    most = format_bound(one.at_most, one.at_most if tolerance is None else tolerance)
     return f"\N{LESS-THAN OR EQUAL TO} {most}", f"largest difference between two groups{which}, one-sided bound"
 
 
-def about(
-    model: LagrangianDualClassifier, others: Mapping[str, Any], positive_means: str | None = None
-) -> tuple[tuple[str, str], ...]:
+def about(model: Model, others: Mapping[str, Any], positive_means: str | None = None) -> tuple[tuple[str, str], ...]:
     """Table of public facts: those of the model, then those that came with it."""
-    notion, meaning = notion_name(model.notion), "" if positive_means is None else f": {positive_means}"
+    names, task = notions_of(model), task_of(model)
     rows = {
-        "Decision": f"{model.classes_[1]} (positive{meaning}) or {model.classes_[0]}",
-        "Notion of fairness": f"{plain_name(notion)}: {NOTIONS.get(notion, 'the user’s own')}",
+        "Prediction" if task.kind == "number" else "Decision": decision_words(model, positive_means),
+        "Notion of fairness": f"{plain_name(notion_name(model.notion))}: {notion_words(names, task)}",
         "Groups": f"{listed(model.certificate_.groups)} ({model.certificate_.groups_source})",
         "Engine": ENGINES.get(name_of(model.plan_), ""),
         "Features": f"{model.n_features_in_}; the sensitive attribute is not among them",
+        **goal_rows(model),
     }
-    if hasattr(model, "rule_"):
-        rule = model.rule_
+    rule: Any = getattr(model, "rule_", None)
+    if rule is not None:
+        corrections = getattr(rule, "corrections", None)
         rows["Base"] = rule.base.describe()
         rows["Calibration of the base"] = rule.calibration.describe()
-        rows["Correction"] = rule.correction.describe()
-        rows["Decides above"] = f"{rule.threshold:.4g}"
+        if corrections is None:
+            rows["Correction"] = rule.correction.describe()
+        else:
+            rows["Correction"] = corrections[0].describe() if corrections else "none: the base is within the tolerance"
+        if task.kind == "binary":
+            rows["Decides above"] = f"{rule.threshold:.4g}"
     else:
         rows["Network"] = _network(model)
     stated = []
@@ -342,9 +392,7 @@ def about(
     return (*rows.items(), *stated)
 
 
-def features(
-    model: LagrangianDualClassifier, column_types: Sequence[Mapping[str, Any]] = ()
-) -> tuple[tuple[str, str], ...]:
+def features(model: Model, column_types: Sequence[Mapping[str, Any]] = ()) -> tuple[tuple[str, str], ...]:
     """Every public feature and its encoding; then the columns of the file that are not features.
 
     Parameters
@@ -370,13 +418,13 @@ def _encoding_text(column: NumberColumn | CategoryColumn, number: str) -> str:
     return f"category of {len(column.levels)} levels{few}{rest}{missing}"
 
 
-def plan_digest(model: LagrangianDualClassifier) -> str:
+def plan_digest(model: Model) -> str:
     """SHA-256 of the engine and the settings of the plan."""
     text = json.dumps([name_of(model.plan_), *settings(model)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _network(model: LagrangianDualClassifier) -> str:
+def _network(model: Model) -> str:
     from justitia.networks.multilayer import widths_of  # noqa: PLC0415 - needs torch, which a network has
 
     widths = widths_of(model.module_)
@@ -385,37 +433,41 @@ def _network(model: LagrangianDualClassifier) -> str:
     return f"{name}, {weights:,} weights"
 
 
-def settings(model: LagrangianDualClassifier) -> tuple[tuple[str, str], ...]:
+def settings(model: Model) -> tuple[tuple[str, str], ...]:
     """Every setting of the plan; of noise, its multiplier."""
     values = {field.name: getattr(model.plan_, field.name) for field in fields(model.plan_)}
     return tuple((name, short(getattr(value, "noise_multiplier", value))) for name, value in values.items())
 
 
-def snippet(model: LagrangianDualClassifier, notion: str) -> str:
+def snippet(model: Model) -> str:
     """Python code that fits such a model again; a base model of the user's own is shown as ``...``."""
     groups = model.groups
     if not (groups is None or isinstance(groups, str | Mapping)):
         groups = [group.item() if hasattr(group, "item") else group for group in groups]
-    options = {
+    names, is_number = notions_of(model), task_of(model).kind == "number"
+    options: dict[str, Any] = {
         "epsilon": float(model.epsilon),
         "delta": float(model.delta),
         "tolerance": model.tolerance,
         "groups": groups,
-        "engine": name_of(model.plan_),
+        **({} if is_number else {"engine": name_of(model.plan_)}),
         "random_state": model.random_state if isinstance(model.random_state, int) else None,
     }
     if hasattr(model, "rule_"):
         base = model.rule_.base
         if not getattr(base, "encoded", False):
             options["base"] = getattr(base, "name", ...)
-        if float(model.threshold) != 0.5:
-            options["threshold"] = float(model.threshold)
-        if model.class_weight is not None:
-            options["class_weight"] = model.class_weight
+        default = {"threshold": 0.5, "class_weight": None, "ratio": None, "quota": None, "costs": None, "bounds": None}
+        for name, usual in default.items():
+            given = getattr(model, name, usual)
+            if given is not None and not (isinstance(given, float) and given == usual):
+                options[name] = given.tolist() if hasattr(given, "tolist") else given
     arguments = "".join(f"    {name}={_python(value)},\n" for name, value in options.items())
+    strata = ", strata=S" if "conditional_demographic_parity" in names else ""
+    notion = names[0] if len(names) == 1 else list(names)
     return (
-        f"model = LagrangianDualClassifier(\n    {notion!r},\n{arguments})\n"
-        f"model.fit(X, y, sensitive_features=A)  # {model.n_features_in_} public features; A is private"
+        f"model = {type(model).__name__}(\n    {notion!r},\n{arguments})\n"
+        f"model.fit(X, y, sensitive_features=A{strata})  # {model.n_features_in_} public features; A is private"
     )
 
 
@@ -442,7 +494,8 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         "notions can contradict each other.",
         "That the tolerance is met: training aims at it on its own rows, and only a measurement on other data shows "
         "how close it came.",
-        "That decisions are lawful or right: a small violation is no proof that nobody is discriminated against.",
+        f"That {contents.outputs} are lawful or right: a small violation is no proof that nobody is discriminated "
+        "against.",
     ]
     if contents.measured is not None:
         # Remarks of a measurement state its total cost with the training, if the training's certificate was given.

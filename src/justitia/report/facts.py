@@ -17,7 +17,7 @@ from justitia.report.inputs import About
 
 #: Kind of the file, by which an earlier report is recognised.
 KIND = "report of a model by justitia"
-DESCRIPTION = "A classifier that treats groups alike; the attribute that tells groups apart is protected."
+DESCRIPTION = "A {} that treats groups alike; the attribute that tells groups apart is protected."
 TUNING = "None that reads the attribute outside the ledger is known to this package."
 UNPROTECTED = (
     "Features, labels, ids of persons, the list of groups, the number of rows, all settings, and everything that is "
@@ -39,11 +39,12 @@ def report_facts(contents: Contents) -> dict[str, Any]:
         "digests": dict(contents.digests),
         "trained": dict(contents.about),
         "features": dict(contents.features),
+        "task": contents.task,
         "notion": contents.notion,
         "groups": list(contents.groups),
         "classes": list(contents.classes),
         "tolerance": contents.tolerance,
-        "training": {"accuracy": contents.accuracy, "auc": contents.auc, "rounds": contents.rounds},
+        "training": _training(contents),
         "measurement": measured,
         "curve": None if contents.curve is None else asdict(contents.curve),
         "looks": [asdict(one) for one in contents.measurement_log],
@@ -55,9 +56,21 @@ def report_facts(contents: Contents) -> dict[str, Any]:
         "settings": dict(contents.settings),
         "command": contents.command,
         "registry": registry_record(
-            contents.certificate, contents.stated, contents.title, contents.created, contents.version
+            contents.certificate,
+            contents.stated,
+            contents.title,
+            contents.created,
+            contents.version,
+            model="regressor" if contents.task == "number" else "classifier",
         ),
     }
+
+
+def _training(contents: Contents) -> dict[str, Any]:
+    """Public quality on training rows."""
+    if contents.task == "number":
+        return {"r2": contents.r2, "rounds": contents.rounds}
+    return {"accuracy": contents.accuracy, "auc": contents.auc, "rounds": contents.rounds}
 
 
 def plain(value: Any) -> Any:
@@ -70,7 +83,13 @@ def plain(value: Any) -> Any:
 
 
 def registry_record(
-    certificate: Certificate, about: About, title: str, created: str | None, version: str
+    certificate: Certificate,
+    about: About,
+    title: str,
+    created: str | None,
+    version: str,
+    *,
+    model: str = "classifier",
 ) -> dict[str, Any]:
     """Record in the form of the registry's YAML files.
 
@@ -80,6 +99,8 @@ def registry_record(
         Certificate of the training run.
     title, created, version : str
         Title and date of the report, and version of this package.
+    model : str
+        What kind of model it is.
     """
     finite = math.isfinite(certificate.epsilon) and not certificate.reproduction
     unit = "persons" if certificate.unit == "person" else "rows"
@@ -94,7 +115,7 @@ def registry_record(
                 "intended_use": about.get("purpose"),
                 "data_product_type": "Machine learning model",
                 "data_product_region": about.get("region"),
-                "description": DESCRIPTION,
+                "description": DESCRIPTION.format(model),
                 "publication_date": None if created is None else created[:10],
                 "data_product_sector": about.get("sector"),
             },

@@ -26,6 +26,9 @@ NOTIONS = {
     "rate",
     "predictive_equality": "among people with the negative label, every group receives positive decisions at the same "
     "rate",
+    "conditional_demographic_parity": "within each public stratum, every group receives positive decisions at the same "
+    "rate",
+    "predictive_parity": "positive decisions are right equally often in every group",
 }
 #: Rates of a measurement in words.
 RATES = {
@@ -53,6 +56,12 @@ DEFAULT_TOLERANCE = {"post-processing": "sampling error and noise", "moments": "
 def plain_name(name: str) -> str:
     """A name of this package without its underscores."""
     return name.replace("_", " ")
+
+
+def rate_name(metric: str) -> str:
+    """The name of a rate; a class in brackets stays as it is."""
+    first, bracket, rest = metric.partition("[")
+    return f"{plain_name(first)} of {rest.removesuffix(']')}" if bracket else plain_name(first)
 
 
 def said(sentence: str) -> str:

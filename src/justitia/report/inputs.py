@@ -112,6 +112,7 @@ class MeasurementInput:
     before: BeforeCorrection | None = None
     impact: Mapping[str, Any] | None = None
     scores: Mapping[str, Any] | None = None
+    distribution: Mapping[str, Any] | None = None
     public: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -122,7 +123,7 @@ class MeasurementInput:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One model of a trade-off curve: its tolerance, public accuracy and AUC, and noisy violation."""
+    """One model of a trade-off curve: its tolerance, public accuracy (or R2) and AUC, and noisy violation."""
 
     tolerance: float | None
     accuracy: float
@@ -132,10 +133,11 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """Models along a grid of tolerances, and the index of the chosen one."""
+    """Models along a grid of tolerances, the index of the chosen one, and what their accuracy is called."""
 
     points: tuple[CurvePoint, ...]
     chosen: int | None
+    quality: str = "accuracy"
 
 
 def read_measurement(source: Mapping[str, Any] | Measurement | None) -> MeasurementInput | None:
@@ -169,6 +171,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
             before=_before(facts.get("before")),
             impact=_checked(facts.get("impact"), "by_group", "ratio_to", "compared_with", "four_fifths"),
             scores=_checked(facts.get("scores"), "by_group", "compared_with", "calibration", "curve"),
+            distribution=_checked(facts.get("distribution"), "by_group", "compared_with", "curve"),
             public=dict(facts.get("public") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -245,18 +248,19 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
         points = tuple(
             CurvePoint(
                 tolerance=_optional(one["tolerance"]),
-                accuracy=_number(one["accuracy"]),
+                accuracy=_number(one["r2"] if "r2" in one else one["accuracy"]),
                 violation=_optional(one["noisy_violation"]),
                 auc=_optional(one.get("auc")),
             )
             for one in facts["points"]
         )
         chosen = None if facts.get("chosen") is None else int(facts["chosen"])
+        quality = "R2" if any("r2" in one for one in facts["points"]) else "accuracy"
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"expected curve to be {CURVE}, got something else ({_reason(error)}).") from None
     if chosen is not None and not 0 <= chosen < len(points):
         raise ValueError(f"expected 'chosen' to be the place of one of {len(points)} points, got {chosen}.")
-    return Curve(points, chosen) if points else None
+    return Curve(points, chosen, quality) if points else None
 
 
 def _curve_facts(curve: Tradeoff, model: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import NOT_SHOWN, OK, Refusal
 from justitia.cli.files.streamed import StreamedRows
+from justitia.cli.goal import GoalOptions
 from justitia.cli.output import json_value, print_result, print_warnings, warn, wrap
 from justitia.cli.training import make_estimator, read_training_rows
 
@@ -49,7 +50,12 @@ def audit(
     The settings are those of 'justitia train'; many models are trained with the attribute of one row changed. The
     result is NOT private, so use public or synthetic data. Exit code 4 if it exceeds what the certificate allows.
     """
+    goal = GoalOptions.from_options(settings)
+    if goal.stratum is not None:
+        raise Refusal("an audit compares groups over all rows; leave out --stratum.")
     rows = read_training_rows(data, settings)
+    if rows.task.kind == "number":
+        raise Refusal("an audit attacks a classifier, but the target has numbers; name a target with classes.")
     if isinstance(rows, StreamedRows):
         raise Refusal("expected a file that is read at once, got one that is read a few rows at a time; audit a part.")
     if rows.person is not None:
@@ -59,9 +65,9 @@ def audit(
     warn(NOT_PRIVATE)
     with print_warnings() as warnings:
         found = run_attack(
-            make_estimator(rows, settings),
+            make_estimator(rows, settings, goal),
             rows.X,
-            rows.y,
+            rows.labels,
             sensitive_features=rows.sensitive,
             runs=runs,
             attack=attack,

@@ -33,20 +33,23 @@ from justitia.cli.files.public_rows import hash_rows
 from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, read_scored_rows
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
+from justitia.cli.goal import GoalOptions
 from justitia.cli.output import json_text, print_result, print_warnings, table_text, truncate, wrap
-from justitia.cli.training import make_estimator
+from justitia.cli.training import fit_arguments, make_estimator
 from justitia.engines import MOMENTS, OLD_NAMES, PF_LD, POST_PROCESSING
 from justitia.learners.base import Inputs
-from justitia.learners.calibration import calibrate
+from justitia.learners.calibration import calibrate_target
 from justitia.learners.lightgbm_base import default_base
 from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
 from justitia.preprocessing.encoding import TabularEncoder
 from justitia.preprocessing.tables import public_seed
-from justitia.preprocessing.tables import read_target as read_labels
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 from justitia.privacy.vault import check_budget
+from justitia.regressor import LagrangianDualRegressor
+from justitia.tasks import BINARY, Task
+from justitia.training.public_scores import decided
 
 UNCORRECTED = "uncorrected"
 METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=OLD_NAMES)
@@ -64,11 +67,12 @@ $ justitia compare model --method uncorrected --train income.csv \\
 @click.option("--train", "train_file", type=options.FILE, help="Rows to train methods on.")
 @click.option("--method-epsilon", type=float, default=1.0, show_default=True, help="Privacy budget of each method.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the public randomness of methods.")
-@click.option("--notion", type=options.NOTION, metavar="NAME", help="By default that of the first model.")
+@click.option("--notion", type=options.MEASURED_NOTION, metavar="NAME", help="By default that of the first model.")
 @options.epsilon(1.0, "Privacy budget of the whole table.")
 @options.delta
 @options.ledger
 @options.target
+@options.task
 @options.attribute
 @options.formats
 @options.stream
@@ -76,7 +80,8 @@ $ justitia compare model --method uncorrected --train income.csv \\
 def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: bool, **settings: Any) -> None:
     """Measure several saved MODELS, and methods trained now, on the same rows.
 
-    The budget is divided evenly, so more models mean more noise in each violation. Accuracy is public and exact.
+    The budget is divided evenly, so more models mean more noise in each violation. Accuracy, or R2 of predicted
+    numbers, is public and exact.
     Methods are trained on the rows of --train, each at the price of --method-epsilon; their total cost is printed below
     the table. 'uncorrected' is the default base without a correction; it costs nothing.
 
@@ -90,6 +95,7 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
         folders.setdefault(model.resolve(), model)  # one model under two names is one model
     saved = {str(one): _SavedModel(one, load_and_predict(one, data, dict(settings))) for one in folders.values()}
     evaluated = {name: one.evaluated for name, one in saved.items()}
+    check_same_task(evaluated)
     chosen = notion or (next(iter(evaluated.values())).notions[0] if evaluated else "demographic_parity")
     training = PrivacyLedger(epsilon=math.inf, delta=settings["delta"])
     with ExitStack() as stack, print_warnings() as warnings:
@@ -114,7 +120,8 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
             if total is not None:
                 price = replace(price, remarks=(total,))
             statements += [f"{name}: {sentence}" for sentence in price.remarks]
-            facts = measurement_metadata(replace(found[name], certificate=price), one.evaluated.accuracy, data.name)
+            quality = (one.evaluated.accuracy, data.name, one.evaluated.r2)
+            facts = measurement_metadata(replace(found[name], certificate=price), *quality)
             facts |= {"public": one.evaluated.quality(), COMPARED: list(evaluated)} | entry.to_dict()
             kept[name] = add_measurement(json_text(facts), stages[name], one.folder)
     if training.releases:
@@ -124,6 +131,13 @@ def compare(models: tuple[Path, ...], data: Path, notion: str | None, as_json: b
     rows = [_row(name, one, found[name], kept.get(name)) for name, one in evaluated.items()]
     facts = {"data": data, "notion": chosen, "models": rows, "statements": statements, "warnings": warnings}
     print_result(facts, _text(facts), as_json=as_json)
+
+
+def check_same_task(evaluated: dict[str, EvaluatedModel]) -> None:
+    """Refuse models of different kinds of targets in one table."""
+    kinds = {one.rows.task.kind for one in evaluated.values()}
+    if len(kinds) > 1:
+        raise Refusal(f"expected models of one kind of target, got {' and '.join(sorted(kinds))}; compare them apart.")
 
 
 @dataclass(frozen=True)
@@ -162,7 +176,10 @@ def _train_methods(
     if is_streamed(settings["train_file"], asked=False):
         raise Refusal(f"expected --train with {AT_ONCE}")
     fresh = FeatureColumns(written=read_formats(dict(settings)))
-    rows = read_rows(settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh)
+    task = settings["task"] if first is None or first.rows.task.kind == "binary" else first.rows.task.kind
+    rows = read_rows(
+        settings["train_file"], where, target=target, positive=settings["positive"], columns=fresh, task=task
+    )
     warn_about(rows.readings)
     if rows.attribute.groups is None:
         raise Refusal("expected the public list of groups, got none; pass --groups.")
@@ -175,20 +192,21 @@ def _train_methods(
     for name in methods:
         model = _fit_method(name, rows, notion, settings, total)
         seen = others or read_scored_rows(data, where, partial(_outputs, model), **public)
-        decided = seen.decided if isinstance(seen, ScoredRows) else _decided(model, seen.X)
+        decided = seen.decided if isinstance(seen, ScoredRows) else _outputs(model, seen.X)[0]
         found[f"({name})"] = EvaluatedModel(model, seen, decided, rows.attribute.groups, (notion,), target, trained_on)
     return found
 
 
 def _fit_method(name: str, rows: LabelledRows, notion: str, settings: dict[str, Any], total: PrivacyLedger) -> Any:
-    """A fitted classifier; its releases are also recorded on the ledger of all methods."""
+    """A fitted model; its releases are also recorded on the ledger of all methods."""
     if name == UNCORRECTED:
-        return UncorrectedModel(settings["seed"]).fit(rows.X, rows.y)
+        return UncorrectedModel(settings["seed"], rows.task).fit(rows.X, rows.y)
     own = PrivacyLedger(epsilon=settings["method_epsilon"], delta=settings["delta"])
-    values = {"notion": notion, "epsilon": own.budget_epsilon, "delta": settings["delta"], "seed": settings["seed"]}
-    default = {"hidden": None, "plan_file": None, "base": None, "base_column": None, "threshold": 0.5}
-    model = make_estimator(rows, values | default | {"engine": name, "small_groups": True})  # as in Python
-    model.fit(rows.X, rows.y, sensitive_features=rows.sensitive, person=rows.person, ledger=own)
+    values = {"epsilon": own.budget_epsilon, "delta": settings["delta"], "seed": settings["seed"]}
+    default = {"hidden": None, "plan_file": None, "base": None, "base_columns": (), "threshold": 0.5}
+    goal = GoalOptions((notion,))
+    model = make_estimator(rows, values | default | {"engine": name, "small_groups": True}, goal)  # as in Python
+    model.fit(**fit_arguments(rows, goal), ledger=own)
     for release in own.releases:
         total.debit(release)
     return model
@@ -205,34 +223,33 @@ class UncorrectedModel:
         Epsilon 0.
     """
 
-    def __init__(self, seed: int | None) -> None:
-        self.seed = seed
+    def __init__(self, seed: int | None, task: Task = BINARY) -> None:
+        self.seed, self.task = seed, task
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn the label from the features."""
+        """Learn the target, codes of classes or numbers, from the features."""
         self._encoder = TabularEncoder().fit(X)
-        label = np.asarray(read_labels(y)[1], dtype=np.float64)
-        weight, self._base = np.ones(len(label)), default_base(len(label))
+        label = np.asarray(y, dtype=np.float64)
+        weight, self._base = np.ones(len(label)), default_base(len(label), self.task)
         inputs = Inputs(X, self._encoder.transform(X))
         raw = self._base.learn(inputs, label, weight, seed=public_seed(self.seed), progress=lambda _: None)
-        self._calibration = calibrate(raw, label, weight)
+        self._calibration = calibrate_target(raw, label, weight, self.task)
         self.certificate_ = PrivacyLedger(epsilon=0.0, delta=0.0).certificate(groups_source="not asked")
         return self
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """(n,): 1 where the second class is more likely than not."""
-        raw = self._base.predict(Inputs(X, self._encoder.transform(X)))
-        return (self._calibration(raw) > 0.5).astype(np.int64)
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,): the code of the most likely class, or the predicted number."""
+        found = self._calibration(self._base.predict(Inputs(X, self._encoder.transform(X))))
+        if self.task.kind == "number":
+            return found
+        return found.argmax(1) if self.task.kind == "classes" else (found > 0.5).astype(np.int64)
 
 
 def _outputs(model: Any, X: Any) -> ModelOutputs:
-    """Decisions of a method; they stand for its scores, too, because the table of models has none."""
-    decided = _decided(model, X)
-    return decided, decided.astype(np.float64), None
-
-
-def _decided(model: Any, X: Any) -> NDArray[np.int64]:
-    return np.asarray(model.predict(X), dtype=np.int64)
+    """Decisions of a method: codes of classes, or numbers. The table of models needs neither scores nor the base."""
+    if isinstance(model, UncorrectedModel | LagrangianDualRegressor):
+        return model.predict(X), None, None, None
+    return decided(model.decision_function(X)), None, None, None
 
 
 def part_of(epsilon: float, delta: float, parts: int) -> float:
@@ -244,14 +261,20 @@ def part_of(epsilon: float, delta: float, parts: int) -> float:
     return gaussian_epsilon(gaussian_mu(epsilon, delta) / math.sqrt(parts), delta) * (1 - ROUND_OFF)
 
 
+def _tolerance(model: Any) -> float | None:
+    """The tolerance that was given; of several, the largest."""
+    given = getattr(model, "tolerance", None)
+    return None if given is None else float(np.max(given))
+
+
 def _row(model: str, evaluated: EvaluatedModel, found: Measurement, kept: Path | None) -> dict[str, Any]:
     violation = found.violation
     return {
         "model": model,
         "trained_for": evaluated.notions[0],
-        "tolerance": getattr(evaluated.model, "tolerance", None),
+        "tolerance": _tolerance(evaluated.model),
         "epsilon": evaluated.model.certificate_.epsilon,
-        "accuracy": evaluated.accuracy,
+        **({"accuracy": evaluated.accuracy} if evaluated.r2 is None else {"r2": evaluated.r2}),
         "violation": None if math.isnan(violation.estimate) else violation.estimate,
         "lower": violation.lower,
         "upper": violation.upper,
@@ -263,17 +286,18 @@ def _row(model: str, evaluated: EvaluatedModel, found: Measurement, kept: Path |
 
 
 def _text(facts: dict[str, Any]) -> str:
+    quality = "r2" if "r2" in facts["models"][0] else "accuracy"
     rows = [
         (
             truncate(str(one["model"]), 28),
             "-" if one["tolerance"] is None else f"{one['tolerance']:g}",
             f"{one['epsilon']:.3g}",
-            f"{one['accuracy']:.3f}",
+            f"{one[quality]:.3f}",
             str(Interval(math.nan if one["violation"] is None else one["violation"], one["lower"], one["upper"])),
         )
         for one in facts["models"]
     ]
-    head = ("model", "tolerance", "epsilon", "accuracy", "violation, bounds")
+    head = ("model", "tolerance", "epsilon", quality.replace("r2", "R2"), "violation, bounds")
     partly = [
         f"{one['model']}: the violation is the largest difference among {one['groups_compared']} of {one['groups']} "
         f"groups; without enough evidence: {', '.join(one['not_compared'])}."

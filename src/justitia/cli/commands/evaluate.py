@@ -37,16 +37,19 @@ from justitia.cli.files.metadata import (
 )
 from justitia.cli.files.public_rows import RowHashes, Sketch, hash_rows
 from justitia.cli.files.rows import LabelledRows, read_rows
-from justitia.cli.files.scored_rows import ScoredRows, model_outputs, read_scored_rows
+from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, model_outputs, read_scored_rows
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
+from justitia.cli.goal import IN_UNITS, WITHIN_STRATA
 from justitia.cli.measurement_text import exact_text, measurement_text
 from justitia.cli.options import LedgerOptions
 from justitia.cli.output import json_text, print_result, print_warnings, staged_file, warn
 from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.measure import Measurement, measure
-from justitia.metrics.quality import public_quality
-from justitia.notions import notion_name
+from justitia.metrics.quality import class_quality, number_quality, public_quality
+from justitia.notions import DEFAULT_ENGINE_NOTIONS, NOTIONS, notion_name
 from justitia.privacy.vault import check_budget
+from justitia.regressor import LagrangianDualRegressor
+from justitia.tasks import Task
 
 EXAMPLE = """
 $ justitia evaluate model test.csv --epsilon 0.5 --below 0.5
@@ -62,9 +65,10 @@ class EvaluatedModel:
 
     Attributes
     ----------
-    model : fitted classifier
+    model : fitted classifier or regressor
     rows : LabelledRows or ScoredRows
-    decided : array of 0 and 1
+    decided : array
+        Codes of classes, or predicted numbers.
     groups : dict
         Public groups to compare.
     notions : tuple of str
@@ -75,7 +79,7 @@ class EvaluatedModel:
 
     model: Any
     rows: LabelledRows | ScoredRows
-    decided: NDArray[np.int64]
+    decided: NDArray[Any]
     groups: Groups
     notions: tuple[str, ...]
     target: str
@@ -102,66 +106,106 @@ class EvaluatedModel:
         return self.rows.public if isinstance(self.rows, ScoredRows) else hash_rows(self.rows, self.target)
 
     @property
-    def accuracy(self) -> float:
-        """Share of correct decisions, which is public."""
-        return float(np.mean(self.decided == self.rows.y))
-
-    @cached_property
-    def scores(self) -> NDArray[np.float64]:
-        """Public scores by which the model decides."""
-        if isinstance(self.rows, ScoredRows):
-            return self.rows.scores
-        scores: NDArray[np.float64] = self.model.predict_proba(self.rows.X)[:, 1]
-        return scores
-
-    @cached_property
-    def base_scores(self) -> NDArray[np.float64] | None:
-        """Scores of the base model, before the correction; None for a network."""
-        if isinstance(self.rows, ScoredRows):
-            return self.rows.base_scores
-        found: NDArray[np.float64] | None = self.model.base_proba(self.rows.X)
-        return found
+    def accuracy(self) -> float | None:
+        """Share of correct decisions, which is public; None of numbers."""
+        return None if self.rows.task.kind == "number" else float(np.mean(self.decided == self.rows.y))
 
     @property
-    def base_decided(self) -> NDArray[np.int64] | None:
-        """Decisions of the base model at the same threshold."""
-        base = self.base_scores
-        return None if base is None else (base > self.model.rule_.threshold).astype(np.int64)
+    def r2(self) -> float | None:
+        """R2 of predicted numbers, which is public; None of decisions."""
+        found = number_quality(self.rows.y, self.decided) if self.rows.task.kind == "number" else {}
+        return found.get("r2")
+
+    @cached_property
+    def outputs(self) -> ModelOutputs:
+        """Decisions, scores, and decisions and scores of the base."""
+        rows = self.rows
+        if isinstance(rows, ScoredRows):
+            return rows.decided, rows.scores, rows.base_decided, rows.base_scores
+        return model_outputs(self.model, rows.X)
 
     def quality(self) -> dict[str, Any]:
-        """Public accuracy, AUC, confusion matrix and calibration of the model and of its base."""
-        found = public_quality(self.rows.y, self.decided, self.scores)
-        base = self.base_decided
+        """Public quality of the model and of its base: accuracy, AUC, confusion and calibration, or R2 and errors."""
+        _, scores, base, base_scores = self.outputs
+        found = self._quality(self.decided, scores)
         if base is not None:
             name = self.model.rule_.base.describe()
-            found["before"] = {"name": name} | public_quality(self.rows.y, base, self.base_scores)
+            found["before"] = {"name": name} | self._quality(base, base_scores)
         return found
 
+    def _quality(self, decided: NDArray[Any], scores: NDArray[np.float64] | None) -> dict[str, Any]:
+        rows, kind = self.rows, self.rows.task.kind
+        if kind == "number":
+            return number_quality(rows.y, decided)
+        return (
+            public_quality(rows.y, decided, scores)
+            if kind == "binary"
+            else class_quality(rows.y, decided, rows.classes)
+        )
+
     def measure(self, **settings: Any) -> Measurement:
-        """One noisy measurement on these rows."""
+        """One noisy measurement on these rows.
+
+        Raises
+        ------
+        Refusal
+            If scores are asked for that the model does not have.
+        """
         settings |= {"data": self.rows.files} if isinstance(self.rows, ScoredRows) else {}
+        labels, decisions = self.labels_and_decisions()
         return measure(
-            self.rows.y,
-            self.decided,
+            labels,
+            decisions,
             sensitive_features=self.rows.sensitive,
             person=self.rows.person,
             groups=self.groups,
-            notion=list(self.notions),
-            pos_label=1,
+            **measured_notions(self.notions),
+            **self._task(),
             **settings,
         )
+
+    def labels_and_decisions(self, decided: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Labels and decisions as they are measured: codes of two classes, names of more, or numbers."""
+        chosen = self.decided if decided is None else decided
+        if self.rows.task.kind != "classes":
+            return self.rows.y, chosen
+        names = np.array(self.rows.classes, dtype=object)
+        return names[self.rows.y], names[chosen]
+
+    def _task(self) -> dict[str, Any]:
+        return {"pos_label": 1} if self.rows.task.kind == "binary" else {"task": self.rows.task.kind}
+
+    def before(self) -> NDArray[Any] | None:
+        """Decisions of the base, which the same answer measures; None of numbers, whose base needs one of its own."""
+        base = self.outputs[2]
+        return None if base is None or self.rows.task.kind == "number" else self.labels_and_decisions(base)[1]
 
     def exact(self) -> dict[str, Any]:
         """Exact rates by group, which are not private."""
         if isinstance(self.rows, ScoredRows):
             raise Refusal(f"expected --exact with {AT_ONCE}")
-        given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups, "pos_label": 1}
+        given: dict[str, Any] = {"sensitive_features": self.rows.sensitive, "groups": self.groups} | self._task()
         found = {}
         for notion in self.notions:
-            table = rates_by_group(self.rows.y, self.decided, notion=notion, **given).reset_index()
-            gap = violation(self.rows.y, self.decided, notion=notion, **given)
+            if notion in DEFAULT_ENGINE_NOTIONS:
+                raise Refusal(f"expected --exact with a notion of {', '.join(NOTIONS)}, got {notion}; pass --notion.")
+            table = rates_by_group(*self.labels_and_decisions(), notion=notion, **given).reset_index()
+            gap = violation(*self.labels_and_decisions(), notion=notion, **given)
             found[notion] = {"violation": gap, "by_group": table.to_dict("records")}
         return found
+
+
+def measured_notions(notions: Sequence[str]) -> dict[str, Any]:
+    """Arguments of a measurement that compares these notions.
+
+    Precision is a metric. Rates within strata are not measured; those of all rows are, and a warning says so.
+    """
+    metrics: list[str] = ["precision_score"] if "predictive_parity" in notions else []
+    found = [one for one in notions if one not in ("predictive_parity", WITHIN_STRATA)]
+    if WITHIN_STRATA in notions:
+        warn(f"{WITHIN_STRATA} is not measured; demographic_parity of all rows is. Measure each stratum for itself.")
+        found = list(dict.fromkeys([*found, "demographic_parity"]))
+    return ({"notion": found} if found else {}) | ({"metrics": metrics} if metrics else {})
 
 
 @click.command("evaluate", cls=Command, example=EXAMPLE)
@@ -209,6 +253,10 @@ def evaluate(
     ledger = LedgerOptions.from_options(settings)
     settings["where"] = Where.from_options(settings)
     evaluated = load_and_predict(model, data, settings)
+    check_limit(below, evaluated.rows.task, evaluated.notions)
+    scores = evaluated.outputs[1] if settings["scores"] else None
+    if settings["scores"] and scores is None:
+        raise Refusal(f"expected a model of two classes with --scores, got {evaluated.rows.task.describe()}.")
     if exact and evaluated.rows.attribute.held is not None:
         raise Refusal("expected --exact where the attribute is in a file, got --custodian, who gives no exact number.")
     if exact:
@@ -228,8 +276,8 @@ def evaluate(
             confidence=settings["confidence"],
             threshold=below,
             reference=settings["reference"],
-            before=evaluated.base_decided,
-            scores=evaluated.scores if settings["scores"] else None,
+            before=evaluated.before(),
+            scores=scores,
             ledger=opened,
         )
         entry = LogRecord("new", found.certificate, evaluated.hashes.sketch, shared)
@@ -237,12 +285,13 @@ def evaluate(
         if total is not None:
             remarks = (*found.certificate.remarks, total)
             found = replace(found, certificate=replace(found.certificate, remarks=remarks))
-        facts = measurement_metadata(found, evaluated.accuracy, data.name) | {"public": evaluated.quality()}
+        facts = measurement_metadata(found, evaluated.accuracy, data.name, evaluated.r2)
+        facts |= {"public": evaluated.quality()}
         if second is not None:
             second.write_text(json_text(facts), encoding="utf-8")
         file = add_measurement(json_text(facts | entry.to_dict()), stage, model)
     result = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
-    print_result(result, measurement_text(found, evaluated.accuracy, data.name), as_json=as_json)
+    print_result(result, measurement_text(found, evaluated.accuracy, data.name, evaluated.r2), as_json=as_json)
     shown = all(verdict.answer == "below" for verdict in found.verdicts.values())
     return OK if shown else NOT_SHOWN
 
@@ -254,8 +303,9 @@ def _print_exact(
         raise Refusal("expected --exact without --ledger and --out, because exact numbers cost an infinite epsilon.")
     warn(NOT_PRIVATE)
     found = evaluated.exact()
-    facts = {"model": model, "private": False, "accuracy": evaluated.accuracy, "exact": found}
-    print_result(facts, exact_text(found, evaluated.accuracy), as_json=as_json)
+    quality = {"accuracy": evaluated.accuracy} if evaluated.r2 is None else {"r2": evaluated.r2}
+    facts = {"model": model, "private": False, **quality, "exact": found}
+    print_result(facts, exact_text(found, evaluated.accuracy, evaluated.r2), as_json=as_json)
     return OK
 
 
@@ -269,7 +319,7 @@ def load_and_predict(model: Path, data: Path, settings: dict[str, Any]) -> Evalu
     public: dict[str, Any] = {
         "target": target,
         "positive": settings.get("positive"),
-        "classes": None if settings.get("positive") else fitted.classes_.tolist(),
+        "classes": _classes(fitted, settings.get("positive")),
         "columns": FeatureColumns.from_model(facts, model_features(fitted), settings),
     }
     rows: LabelledRows | ScoredRows
@@ -277,11 +327,27 @@ def load_and_predict(model: Path, data: Path, settings: dict[str, Any]) -> Evalu
         rows = read_scored_rows(data, where, lambda X: model_outputs(fitted, X), **public)
     else:
         rows = read_rows(data, where, **public)
-    decided = rows.decided if isinstance(rows, ScoredRows) else (fitted.decision_function(rows.X) > 0).astype(np.int64)
+    decided = rows.decided if isinstance(rows, ScoredRows) else model_outputs(fitted, rows.X)[0]
     columns = rows.attribute.columns
     groups = rows.attribute.groups or facts_groups(facts, columns) or model_groups(fitted, columns)
-    notions = tuple(settings.get("notions") or ()) or (notion_name(fitted.notion),)
+    trained = fitted.notion if isinstance(fitted.notion, list | tuple) else [fitted.notion]
+    notions = tuple(settings.get("notions") or ()) or tuple(map(notion_name, trained))
     return EvaluatedModel(fitted, rows, decided, groups, notions, target, Sketch.from_dict(facts.get(ROWS)))
+
+
+def _classes(model: Any, positive: str | None) -> list[Any] | None:
+    """Values of the target that a model has fixed; none of numbers, and None if an option names the positive one."""
+    classes = [] if isinstance(model, LagrangianDualRegressor) else model.classes_.tolist()
+    if positive and len(classes) != 2:
+        raise Refusal("expected --positive with a model of two classes, got another one; leave it out.")
+    return None if positive else classes
+
+
+def check_limit(below: float | None, task: Task, notions: Sequence[str]) -> None:
+    """Refuse a limit that no difference of rates exceeds, because users who write 5 mean 5%."""
+    in_units = task.kind == "number" and set(IN_UNITS) & set(notions)
+    if below is not None and below > 1 and not in_units:
+        raise Refusal(f"expected --below to be at most 1, got {below:g}; 5% is written 0.05.")
 
 
 def _complete(where: Where, facts: dict[str, Any]) -> Where:

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
+import numpy as np
 
 from justitia.cli import options
 from justitia.cli.command import Command
-from justitia.cli.errors import Refusal, no_such
+from justitia.cli.commands.train import listed_notions
+from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import Groups, Where, find_attribute
 from justitia.cli.files.columns import FeatureColumns, columns_text, warn_about
 from justitia.cli.files.reading import Table, open_table
-from justitia.cli.files.rows import feature_names, read_target
+from justitia.cli.files.rows import feature_names
 from justitia.cli.files.streamed import is_streamed
+from justitia.cli.files.target import read_target
+from justitia.cli.goal import WITHIN_STRATA, GoalOptions
 from justitia.cli.options import command_plan
 from justitia.cli.output import fields_text, print_result, table_text, wrap
 from justitia.engines import engine_of
 from justitia.metrics.planning import (
     PublicCounts,
     expected_tolerance,
-    expected_upper_bound,
+    expected_upper_bounds,
+    number_noise,
+    number_upper_bounds,
     preflight_warnings,
     rate_noise,
 )
-from justitia.notions import get_notion
 from justitia.postprocessing.forecast import forecast
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.accounting import epsilon_spent
 from justitia.privacy.vault import check_budget
-from justitia.rows.files import frames
 from justitia.rows.parquet import RowFiles
+from justitia.tasks import BINARY, NUMBER, Task
 from justitia.training.plan import Plan
 
 EXAMPLE = """
@@ -51,6 +55,7 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @click.command("plan", cls=Command, example=EXAMPLE)
 @click.argument("data", type=options.FILE, required=False)
 @options.target
+@options.task
 @click.option("--rows", type=click.IntRange(min=2), help="Number of rows, without DATA.")
 @click.option(
     "--positives", type=float, default=0.5, show_default=True, help="Share of positive answers, without DATA."
@@ -62,22 +67,26 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @options.stream
 @options.workers
 @options.as_json
-def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: Any) -> None:
+def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **settings: Any) -> None:
     """Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.
 
     Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
-    DATA, rows and positive answers are counted in its target column. With --sensitive, which says which column not to
-    read, it also shows how the other columns are read. For Parquet files that are read a few rows at a time, a trial on
-    the first rows of --features estimates how long a fit will take.
+    DATA, rows and those of each value of the target are counted in its target column. With --sensitive, which says
+    which column not to read, it also shows how the other columns are read. For Parquet files that are read a few rows
+    at a time, a trial on the first rows of --features estimates how long a fit will take.
     """
     check_budget(settings["epsilon"], settings["delta"])
+    # Strata are not counted: rates within them are planned as those of all rows.
+    within = WITHIN_STRATA in settings["notion"]
+    goal = GoalOptions.from_options(settings | ({"stratum": ""} if within else {}), tolerances)
+    tolerance = max(tolerances, default=None)
     where = Where.from_options(settings)
     columns = FeatureColumns.from_options(settings)
-    counts, readings = _count(data, where, columns, settings)
+    counts, readings, task = _count(data, where, columns, settings)
     engine = engine_of(settings["engine"], settings["hidden"])
     base = command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"])
     made = base.at_tolerance(tolerance).calibrate(settings["epsilon"], settings["delta"], n=counts.rows)
-    notion = get_notion(settings["notion"])
+    goal.check_task(task, engine, settings | {"threshold": 0.5})
     releases = [
         {
             "purpose": one.purpose,
@@ -87,61 +96,99 @@ def plan(data: Path | None, tolerance: float | None, as_json: bool, **settings: 
         }
         for one in made.releases()
     ]
-    precision = [
-        {
-            "group": size,
-            "rate_noise": rate_noise(size, counts, made, notion),  # in training
-            "measured_within": expected_upper_bound(size, counts, notion, settings["epsilon"], settings["delta"]),
-        }
-        for size in sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
-    ]
+    sizes = sorted({size for size in SIZES if size * 2 <= counts.rows} | {counts.rows // counts.groups})
     facts: dict[str, Any] = {
+        "task": task.kind,
         "rows": counts.rows,
         "positives": counts.positives,
         "positive": counts.positive,
+        "by_class": {str(label): rows for label, rows in zip(counts.classes, counts.by_class, strict=True)},
         "groups": counts.groups,
-        "notion": notion.name,
+        "notion": goal.notion,
         "engine": engine,
         "epsilon": made.epsilon(settings["delta"]),
         "delta": settings["delta"],
         "releases": releases,
-        "precision": precision,
+        "precision": _precision(sizes, counts, made, goal, settings),
         "tolerance": tolerance,
-        "expected_tolerance": expected_tolerance(counts, made, notion) if tolerance is None else None,
-        "outlook": preflight_warnings(counts, made, notion, tolerance),
+        "expected_tolerance": None,
+        "outlook": [],
         "columns": [one.to_dict() for one in readings],
-        "forecast": _forecast(data, made, columns.features or (), settings),
+        "forecast": _forecast(data, made, columns.features or (), settings) if task.kind == "binary" else None,
     }
+    if task.kind != "number":
+        notions = list(goal.notions)
+        facts["outlook"] = preflight_warnings(counts, made, notions, tolerance)
+        if tolerance is None:
+            facts["expected_tolerance"] = expected_tolerance(counts, made, notions)
     warn_about(readings)
     table = f"{columns_text(readings)}\n\n" if readings else ""
     print_result(facts, table + _text(facts), as_json=as_json)
 
 
+def _precision(
+    sizes: Sequence[int], counts: PublicCounts, plan: Plan, goal: GoalOptions, settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Noise in training and bound of a measurement, by the size of a group."""
+    budget = (settings["epsilon"], settings["delta"])
+    if counts.positives or counts.by_class:
+        notions = list(goal.notions)
+        noise = [rate_noise(size, counts, plan, notions) for size in sizes]
+        bounds = expected_upper_bounds(sizes, counts, notions, *budget)
+    else:
+        numbers = cast("PostProcessingPlan", plan)
+        noise = [number_noise(size, counts, numbers, goal.notions[0]) for size in sizes]
+        bounds = number_upper_bounds(sizes, counts, goal.notions[0], *budget)
+    return [
+        {"group": size, "rate_noise": one, "measured_within": bound}
+        for size, one, bound in zip(sizes, noise, bounds, strict=True)
+    ]
+
+
 def _count(
     data: Path | None, where: Where, columns: FeatureColumns, settings: dict[str, Any]
-) -> tuple[PublicCounts, tuple[ColumnType, ...]]:
-    """Public numbers, and how columns are read if the options name the sensitive one, which is not read."""
+) -> tuple[PublicCounts, tuple[ColumnType, ...], Task]:
+    """Public numbers, how columns are read if the options name the sensitive one, which is not read, and the task."""
+    task = settings["task"]
     if data is None:
         if settings["rows"] is None:
             raise Refusal("expected a file, or the number of rows; pass DATA --target NAME, or --rows N.")
         if not 0 < settings["positives"] < 1:
             raise Refusal(f"expected --positives to be a share between 0 and 1, got {settings['positives']:g}.")
+        if task == NUMBER.kind:
+            return PublicCounts(settings["rows"], 0, _group_number(where, None)), (), NUMBER
         positives = min(max(1, round(settings["positives"] * settings["rows"])), settings["rows"] - 1)
-        return PublicCounts(settings["rows"], positives, _group_number(where, None)), ()
+        return PublicCounts(settings["rows"], positives, _group_number(where, None)), (), BINARY
     if settings["target"] is None:
         raise Refusal("expected the name of the target column in DATA, got none; pass --target NAME.")
     if is_streamed(data, asked=settings["stream"] or settings["workers"] > 1):
-        return _count_streamed(data, settings["target"], settings["positive"], _group_number(where, None)), ()
+        table = Table.streamed(data)
+        table.check_columns([settings["target"]])
+        counts, kind = _count_target(table, settings, columns, _group_number(where, None))
+        return counts, (), kind
     table = open_table(data, where.separator, where.encoding)
     table.check_columns([settings["target"]])
-    y, (_, positive) = read_target(table, settings["target"], settings["positive"])
     if not where.sensitive and where.sensitive_file is None:
-        return PublicCounts(len(y), int(y.sum()), _group_number(where, None), str(positive)), ()
+        counts, kind = _count_target(table, settings, columns, _group_number(where, None))
+        return counts, (), kind
     counted = len(where.groups) == 1 and where.groups[0].strip().isdecimal()
     attribute = find_attribute(replace(where, groups=()) if counted else where, table)
     names, related = feature_names(attribute, table, settings["target"], columns)
-    counts = PublicCounts(len(y), int(y.sum()), _group_number(where, attribute.groups), str(positive))
-    return counts, (*columns.inspect(table, names)[1], *related)
+    counts, kind = _count_target(table, settings, columns, _group_number(where, attribute.groups))
+    return counts, (*columns.inspect(table, names)[1], *related), kind
+
+
+def _count_target(
+    table: Table, settings: dict[str, Any], columns: FeatureColumns, groups: int
+) -> tuple[PublicCounts, Task]:
+    """Rows of each class, or of numbers, and the task."""
+    y, classes = read_target(
+        table, settings["target"], settings["positive"], task=settings["task"], written=columns.written
+    )
+    if not classes:
+        return PublicCounts(len(y), 0, groups), NUMBER
+    by_class = np.bincount(y, minlength=len(classes)).tolist()
+    return PublicCounts.of_classes(by_class, groups, classes), Task.of_classes(classes)
 
 
 def _group_number(where: Where, groups: Groups | None) -> int:
@@ -156,22 +203,6 @@ def _group_number(where: Where, groups: Groups | None) -> int:
     if number < 2:
         raise Refusal(f"expected at least two groups, got {text!r}; name them, or pass their number.")
     return number
-
-
-def _count_streamed(data: Path, target: str, positive: str | None, groups: int) -> PublicCounts:
-    """Rows and positive answers of files that are read a few rows at a time."""
-    table = Table.streamed(data)
-    table.check_columns([target])
-    found: Counter[Any] = Counter()
-    for frame in frames(data, [target]):
-        found.update(frame[target].tolist())
-    labels = sorted(found, key=str)
-    if len(labels) != 2:
-        raise Refusal(f"expected two values in the column {target!r}, got {len(labels)}; write a column that has two.")
-    chosen = [label for label in labels if str(label).strip() == positive] if positive else labels[1:]
-    if not chosen:
-        raise no_such("value", str(positive), [str(one) for one in labels], place=f"the target {target!r}")
-    return PublicCounts(found.total(), found[chosen[0]], groups, str(chosen[0]))
 
 
 def _forecast(
@@ -194,6 +225,23 @@ def _forecast(
     }
 
 
+def _noise_of(facts: dict[str, Any]) -> str:
+    """What the noise of a rate is about."""
+    if facts["task"] != "number":
+        return "in the smallest event"
+    return "at one level" if facts["notion"] == "demographic_parity" else "as a share of the target's range"
+
+
+def _labels_text(facts: dict[str, Any]) -> str:
+    """Rows by class in words."""
+    if facts["task"] == "number":
+        return "the target is a number"
+    if facts["task"] == "classes":
+        return ", ".join(f"{rows:,} {label}" for label, rows in facts["by_class"].items())
+    answer = "the positive answer" + ("" if facts["positive"] is None else f", {facts['positive']!r}")
+    return f"{facts['positives']:,} have {answer}"
+
+
 def _text(facts: dict[str, Any]) -> str:
     releases = [
         (one["purpose"], str(one["count"]), f"{one['noise_multiplier']:.4g}", f"{one['epsilon_alone']:.3g}")
@@ -208,10 +256,9 @@ def _text(facts: dict[str, Any]) -> str:
         for one in facts["precision"]
     ]
     tolerance, expected, forecasted = facts["tolerance"], facts["expected_tolerance"], facts["forecast"]
-    answer = "the positive answer" + ("" if facts["positive"] is None else f", {facts['positive']!r}")
     head = {
-        "rows": f"{facts['rows']:,} in {facts['groups']} groups; {facts['positives']:,} have {answer}",
-        "training": f"{facts['notion']}, engine {facts['engine']}",
+        "rows": f"{facts['rows']:,} in {facts['groups']} groups; {_labels_text(facts)}",
+        "training": f"{listed_notions(facts['notion'])}, engine {facts['engine']}",
         "tolerance": "",
         "time": "",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
@@ -233,7 +280,7 @@ def _text(facts: dict[str, Any]) -> str:
         "How precise, by the number of rows in a group:",
         table_text(("rows", "noise of its rate", "measured violation of 0"), precise, left=0),
         wrap(
-            "Noise of its rate: standard deviation in training, in the smallest event. Measured violation of 0: upper "
+            f"Noise of its rate: standard deviation in training, {_noise_of(facts)}. Measured violation of 0: upper "
             "bound at 0.95 that 'evaluate' would show with the same epsilon and as many rows if groups were treated "
             "alike.",
             first="  ",

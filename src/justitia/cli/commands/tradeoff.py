@@ -13,10 +13,12 @@ from justitia._files import foreign_entry
 from justitia._validate import check_nonnegative
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.errors import Refusal
 from justitia.cli.files.metadata import CURVE
 from justitia.cli.files.public_rows import hash_rows
 from justitia.cli.files.rows import LabelledRows
 from justitia.cli.files.streamed import StreamedRows
+from justitia.cli.goal import GoalOptions
 from justitia.cli.output import (
     check_outside,
     ignore_interrupts,
@@ -28,7 +30,14 @@ from justitia.cli.output import (
     warn,
     wrap,
 )
-from justitia.cli.training import check_tolerances, make_estimator, read_training_rows, save_model, save_or_rescue
+from justitia.cli.training import (
+    check_tolerances,
+    fit_arguments,
+    make_estimator,
+    read_training_rows,
+    save_model,
+    save_or_rescue,
+)
 from justitia.curve import Tradeoff
 from justitia.curve import tradeoff as train_curve
 from justitia.engines import engine_of
@@ -71,23 +80,19 @@ def tradeoff(
     """
     if choose is not None:
         check_nonnegative("--choose", choose)
+    goal = GoalOptions.from_options(settings)
+    if goal.ratio is not None:
+        raise Refusal("expected a curve of tolerances, got --ratio; leave it out, or use 'justitia train'.")
     rows = read_training_rows(data, settings)
     ledger = options.LedgerOptions.from_options(settings)
-    model = make_estimator(rows, settings)
-    check_tolerances(engine_of(settings["engine"], settings["hidden"]), tolerances)
+    model = make_estimator(rows, settings, goal)
+    check_tolerances(engine_of(settings["engine"], settings["hidden"]), tolerances if goal.are_shares else ())
     check_outside(out, ledger=ledger.file)
+    given = fit_arguments(rows, goal)
     folder = staged_folder(out, overwrite=overwrite, marker=CURVE, foreign=foreign_in_curve)
     with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
-        curve = train_curve(
-            model,
-            rows.X,
-            rows.y,
-            sensitive_features=rows.sensitive,
-            person=rows.person,
-            tolerances=tolerances,
-            ledger=opened,
-        )
+        curve = train_curve(model, **given, tolerances=tolerances, ledger=opened)
         until_saved.enter_context(ignore_interrupts())
         target = settings["target"]
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
@@ -107,8 +112,7 @@ def _save_curve(
     points = [
         {
             "tolerance": None if math.isnan(row["tolerance"]) else row["tolerance"],
-            "accuracy": row["accuracy"],
-            "auc": row["auc"],
+            **{name: row[name] for name in ("accuracy", "auc", "r2") if name in row},
             "noisy_violation": row["noisy_violation"],
         }
         for row in curve.table.to_dict("records")
@@ -139,19 +143,22 @@ def _is_curve(path: Path) -> bool:
 
 
 def _text(facts: dict[str, Any], curve: Tradeoff, out: Path) -> str:
+    names = {"accuracy": "accuracy", "auc": "AUC", "r2": "R2"}
+    shown = [name for name in names if not math.isnan(facts["points"][0].get(name, math.nan))]
+    # The last column is a bar of half a character per hundredth of violation; of means, the longest has 30.
+    largest = max(point["noisy_violation"] for point in facts["points"])
+    unit = 50 if largest <= 1 else 30 / largest
     rows = [
         (
             "*" if place == facts["chosen"] else "",
             f"{point['tolerance']:g}",
-            f"{point['accuracy']:.3f}",
-            f"{point['auc']:.3f}",
+            *(f"{point[name]:.3f}" for name in shown),
             f"{point['noisy_violation']:.3f}",
-            ("#" * min(30, round(50 * point["noisy_violation"]))).ljust(30),
+            ("#" * min(30, round(unit * point["noisy_violation"]))).ljust(30),
         )
         for place, point in enumerate(facts["points"])
     ]
-    # The last column is a bar of half a character per hundredth of violation.
-    table = table_text(("", "tolerance", "accuracy", "AUC", "violation", ""), rows, left=1)
+    table = table_text(("", "tolerance", *map(names.__getitem__, shown), "violation", ""), rows, left=1)
     chosen = facts["chosen"]
     last = "" if chosen is None else f"* chosen: {out / facts['models'][chosen]}"
     lines = [f"Curve: {out}, one model per line in its folders", table, wrap(curve.certificate.statement)]

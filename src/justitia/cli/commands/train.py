@@ -15,8 +15,10 @@ from justitia.cli import options
 from justitia.cli.command import Command
 from justitia.cli.errors import OK
 from justitia.cli.files.columns import columns_text
+from justitia.cli.files.metadata import Model
 from justitia.cli.files.public_rows import hash_rows
 from justitia.cli.files.rows import LabelledRows
+from justitia.cli.goal import GoalOptions
 from justitia.cli.output import (
     check_outside,
     fields_text,
@@ -26,8 +28,7 @@ from justitia.cli.output import (
     staged_folder,
     wrap,
 )
-from justitia.cli.training import make_estimator, read_training_rows, save_model, save_or_rescue
-from justitia.estimator import LagrangianDualClassifier
+from justitia.cli.training import fit_arguments, make_estimator, read_training_rows, save_model, save_or_rescue
 from justitia.persistence.folder import MODEL, foreign_in_model
 
 EXAMPLE = """
@@ -50,14 +51,16 @@ $ justitia train income.csv --target income --sensitive sex \\
 @options.as_json
 def train(
     data: Path,
-    tolerance: float | None,
+    tolerances: tuple[float, ...],
     checkpoint: Path | None,
     out: Path,
     overwrite: bool,
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Train a classifier on DATA (CSV or Parquet) that treats groups alike.
+    """Train a model on DATA (CSV or Parquet) that treats groups alike.
+
+    The target has two values, up to 20 classes, or numbers; --task says which where its values do not.
 
     The sensitive column is not a feature: training reads it through noisy statistics only, and prediction does not need
     it. It may be in a file of its own (--sensitive-file, --key), so that those who prepare features never see it.
@@ -69,22 +72,17 @@ def train(
     """
     if checkpoint is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
+    goal = GoalOptions.from_options(settings, tolerances)
     rows = read_training_rows(data, settings)
     ledger = options.LedgerOptions.from_options(settings)
-    model = make_estimator(rows, settings, tolerance=tolerance)
+    model = make_estimator(rows, settings, goal)
+    given = fit_arguments(rows, goal)
     check_outside(out, ledger=ledger.file, checkpoint=checkpoint)
     target = settings["target"]
     folder = staged_folder(out, overwrite=overwrite, marker=MODEL, foreign=foreign_in_model)
     with ExitStack() as until_saved, folder as stage, print_warnings() as warnings:
         opened = ledger.open(model.delta)
-        model.fit(
-            rows.X,
-            rows.y,
-            sensitive_features=rows.sensitive,
-            person=rows.person,
-            ledger=opened,
-            checkpoint=checkpoint,
-        )
+        model.fit(**given, ledger=opened, checkpoint=checkpoint)
         until_saved.enter_context(ignore_interrupts())
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
         facts = save_or_rescue(partial(save_model, model, rows, target=target, sketch=sketch), stage, out)
@@ -94,29 +92,23 @@ def train(
     return OK
 
 
-def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> str:
+def _text(model: Model, facts: dict[str, Any], out: Path) -> str:
     certificate = model.certificate_
     threshold = facts.get("threshold", 0.5)
-    if model.tolerance is not None:
-        tolerance = f"{model.tolerance:g}"
-    elif facts["tolerance"] is None:
-        tolerance = "one standard error of the difference between the two smallest groups"
-    else:
-        tolerance = f"{facts['tolerance']:.3g} (default)"
     diagnostics = ""
     for one in certificate.remarks:
         if one not in facts["warnings"]:
             diagnostics += f"{one[:1].upper()}{one[1:]} "
     lines = {
         "data": f"{facts['rows']:,} rows, {facts['columns']} features of {facts['data']}",
-        "target": f"{facts['target']}; {facts['positive']!r} is the positive answer",
+        "target": f"{facts['target']}; {target_text(facts)}",
         "groups": f"{', '.join(certificate.groups)} ({certificate.groups_source})",
         "base": facts.get("base", "") + ("" if threshold == 0.5 else f"; positive above {threshold:g}"),
-        "notion": f"{model.notion}; tolerance: {tolerance}",
-        "accuracy": f"{facts['training_accuracy']:.3f} on training data, AUC {facts['training_auc']:.3f}",
+        "notion": f"{listed_notions(model.notion)}; {_allowed(model, facts)}",
+        **_quality(facts),
         "violation": ""
         if facts["noisy_violation"] is None
-        else f"{facts['noisy_violation']:.3f} on training data "
+        else f"{facts['noisy_violation']:{'.3g' if facts['task'] == 'number' else '.3f'}} on training data "
         "(noisy estimate); 'justitia evaluate' measures it on other data",
         "privacy": certificate.statement,
         "remarks": diagnostics.strip(),
@@ -125,3 +117,39 @@ def _text(model: LagrangianDualClassifier, facts: dict[str, Any], out: Path) -> 
     if math.isfinite(certificate.epsilon):
         text.append(wrap(f"Next: justitia evaluate {quote(str(out))} TEST.csv"))
     return "\n".join(text)
+
+
+def target_text(facts: dict[str, Any]) -> str:
+    """The kind of target in words."""
+    if facts["task"] == "number":
+        low, high = facts["bounds"]
+        return f"a number between {low:g} and {high:g}"
+    if facts["task"] == "classes":
+        return f"{len(facts['classes'])} classes: {', '.join(map(str, facts['classes']))}"
+    return f"{facts['positive']!r} is the positive answer"
+
+
+def listed_notions(notion: Any) -> str:
+    """A notion, or several."""
+    return notion if isinstance(notion, str) else ", ".join(notion)
+
+
+def _allowed(model: Model, facts: dict[str, Any]) -> str:
+    """The tolerance or ratio in force."""
+    if getattr(model, "ratio", None) is not None:
+        return f"ratio: {model.ratio:g}"
+    if isinstance(model.tolerance, list):
+        return f"tolerances: {', '.join(f'{one:g}' for one in model.tolerance)}"
+    if model.tolerance is not None:
+        return f"tolerance: {model.tolerance:g}"
+    if facts["tolerance"] is None:
+        return "tolerance: one standard error of the difference between the two smallest groups"
+    return f"tolerance: {facts['tolerance']:.3g} (default)"
+
+
+def _quality(facts: dict[str, Any]) -> dict[str, str]:
+    """R2, or accuracy and AUC of two classes, on training rows."""
+    if facts["task"] == "number":
+        return {"R2": f"{facts['training_r2']:.3f} on training data"}
+    auc = "" if facts["training_auc"] is None else f", AUC {facts['training_auc']:.3f}"
+    return {"accuracy": f"{facts['training_accuracy']:.3f} on training data{auc}"}

@@ -22,8 +22,12 @@ from justitia.cli.files.rows import LabelledRows
 from justitia.cli.files.streamed import StreamedRows
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
-from justitia.persistence.folder import MODEL
+from justitia.persistence.folder import MODEL, saved_task
+from justitia.regressor import LagrangianDualRegressor
+from justitia.tasks import NUMBER, Task
 from justitia.training.public_scores import public_scores
+
+Model = LagrangianDualClassifier | LagrangianDualRegressor
 
 FACTS, CURVE = "training.json", "tradeoff.json"
 #: Field of training.json and of measurements: a summary of the public rows, from which later measurements see whether
@@ -44,24 +48,18 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def training_metadata(
-    model: LagrangianDualClassifier, rows: LabelledRows | StreamedRows, *, target: str
-) -> dict[str, Any]:
+def training_metadata(model: Model, rows: LabelledRows | StreamedRows, *, target: str) -> dict[str, Any]:
     """Facts of one training run, for ``training.json``: public, or computed from its noisy releases."""
-    attribute, classes = rows.attribute, model.classes_.tolist()
+    attribute = rows.attribute
     context = click.get_current_context(silent=True)
     words = [] if context is None else context.meta.get("justitia.words", [])
-    tolerance = None if model.tolerance is None else float(model.tolerance)
+    tolerance = None if model.tolerance is None else float(np.max(model.tolerance))
     if tolerance is None and math.isfinite(model.certificate_.epsilon):
         tolerance = model.tolerance_  # without noise it depends on exact group sizes, which are private
-    if hasattr(model, "rule_") or isinstance(rows, StreamedRows):
-        # The base has learned from all rows, so the history has scores by models that have not learned from the row.
-        # For rows in files, it has scores of the sample.
-        last = model.history_.iloc[-1]
-        scores = {"accuracy": float(last["accuracy"]), "auc": float(last["auc"])}
-    else:
-        scores = public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
-    base = {"base": model.rule_.base.describe(), "threshold": model.rule_.threshold} if hasattr(model, "rule_") else {}
+    rule: Any = getattr(model, "rule_", None)
+    base = {} if rule is None else {"base": rule.base.describe()}
+    if hasattr(rule, "threshold"):
+        base["threshold"] = rule.threshold
     return {
         "title": f"{target} from {rows.table.path.name}",
         "data": rows.table.path.name,
@@ -70,8 +68,8 @@ def training_metadata(
         "rows": len(rows),
         "columns": int(model.n_features_in_),
         "target": target,
-        "classes": classes,
-        "positive": classes[1],
+        **target_facts(model),
+        "notion": model.notion,
         "sensitive": list(attribute.columns),
         "groups": groups_text(model_groups(model, attribute.columns)),
         "bins": list(map(str, attribute.bins)),
@@ -81,8 +79,7 @@ def training_metadata(
         "seed": model.random_state,
         **base,
         "tolerance": tolerance,
-        "training_accuracy": scores["accuracy"],
-        "training_auc": scores["auc"],
+        **_training_quality(model, rows),
         "noisy_violation": noisy_violation(model),
         "command": shlex.join(["justitia", *words]),
         "justitia": version(),
@@ -90,12 +87,36 @@ def training_metadata(
     }
 
 
-def measurement_metadata(found: Measurement, accuracy: float | None, data: str) -> dict[str, Any]:
+def target_facts(model: Model) -> dict[str, Any]:
+    """What a model predicts: its task, and classes or range."""
+    if isinstance(model, LagrangianDualRegressor):
+        return {"task": NUMBER.kind, "bounds": list(model.bounds_)}
+    classes = model.classes_.tolist()
+    positive = {"positive": classes[1]} if len(classes) == 2 else {}
+    return {"task": Task.of_classes(classes).kind, "classes": classes, **positive}
+
+
+def _training_quality(model: Model, rows: LabelledRows | StreamedRows) -> dict[str, float | None]:
+    """Public accuracy and AUC, or R2, on training rows."""
+    if not hasattr(model, "rule_") and isinstance(rows, LabelledRows):
+        scores = public_scores(model.decision_function(rows.X), rows.y, np.ones(len(rows)))
+    else:
+        # The base has learned from all rows, so the history has scores by models that have not learned from the row.
+        # For rows in files, it has scores of the sample.
+        last = model.history_.iloc[-1]
+        scores = {name: float(last[name]) for name in ("accuracy", "auc", "r2") if name in last}
+    return {f"training_{name}": None if math.isnan(value) else value for name, value in scores.items()}
+
+
+def measurement_metadata(
+    found: Measurement, accuracy: float | None, data: str, r2: float | None = None
+) -> dict[str, Any]:
     """Facts of one measurement: public, or computed from its noisy release."""
-    return found.to_dict() | {"accuracy": accuracy, "data": data, "justitia": version(), "created": now()}
+    quality = {"accuracy": accuracy} if r2 is None else {"r2": r2}
+    return found.to_dict() | quality | {"data": data, "justitia": version(), "created": now()}
 
 
-def noisy_violation(model: LagrangianDualClassifier) -> float | None:
+def noisy_violation(model: Model) -> float | None:
     """Largest difference between two groups by the noisy gaps of the last round that has any; None without any."""
     by_event: dict[Any, list[str]] = {}
     for column in model.history_columns_:
@@ -110,7 +131,7 @@ def noisy_violation(model: LagrangianDualClassifier) -> float | None:
     return violation
 
 
-def model_groups(model: LagrangianDualClassifier, columns: Sequence[str]) -> Groups:
+def model_groups(model: Model, columns: Sequence[str]) -> Groups:
     """The public groups of a model by column."""
     found: Groups = {}
     for group in model.groups_:
@@ -136,7 +157,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         raise Refusal(str(error)) from None
 
 
-def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
+def load_model(folder: Path) -> tuple[Model, dict[str, Any]]:
     """A saved model and its facts, which are empty if it was saved from Python."""
     if not folder.is_dir():
         raise Refusal(f"there is no model folder {shown_path(folder)}; train one with 'justitia train'.")
@@ -144,10 +165,11 @@ def load_model(folder: Path) -> tuple[LagrangianDualClassifier, dict[str, Any]]:
         raise Refusal(
             f"{shown_path(folder)} is a curve; name one of its models, {shown_path(folder / 'tolerance-...')}."
         )
-    return LagrangianDualClassifier.load(folder), read_json(folder / FACTS) or {}
+    kind: Any = LagrangianDualRegressor if saved_task(folder) == NUMBER.kind else LagrangianDualClassifier
+    return kind.load(folder), read_json(folder / FACTS) or {}
 
 
-def model_features(model: LagrangianDualClassifier) -> list[str] | None:
+def model_features(model: Model) -> list[str] | None:
     """Names of a model's feature columns; None if it was trained without names."""
     return [str(name) for name in getattr(model, "feature_names_in_", [])] or None
 

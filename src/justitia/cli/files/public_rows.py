@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.files.rows import Label, LabelledRows
+from justitia.cli.files.rows import LabelledRows
+from justitia.cli.files.target import Label
 
 #: Number of hashes that are kept of a file. The smallest ones are a uniform sample; of a small file all are kept.
 KEPT = 4096
@@ -126,14 +127,15 @@ def hash_rows(rows: LabelledRows, target: str) -> RowHashes:
     return RowHashes((*names, target), row_hashes(rows.X, rows.y, rows.classes))
 
 
-def row_hashes(X: pd.DataFrame, y: NDArray[np.int64], classes: Sequence[Label]) -> NDArray[np.uint64]:
+def row_hashes(X: pd.DataFrame, y: NDArray[Any], classes: Sequence[Label]) -> NDArray[np.uint64]:
     """Hashes of features and target of some rows; columns are taken in the order of their names."""
     columns = []
     for name in sorted(X.columns, key=str):
         codes, different = pd.factorize(X[name], use_na_sentinel=True)
         hashes = _hashes([*map(_canonical, different), b""])  # a missing entry has code -1, the last
         columns.append(hashes[codes])
-    columns.append(_hashes(map(_canonical, classes))[y])
+    codes, labels = (y, classes) if len(classes) else pd.factorize(y)  # without classes, the target is a number
+    columns.append(_hashes(map(_canonical, labels))[codes])
     table = np.stack(columns, axis=1).astype("<u8")
     return _hashes(map(np.ndarray.tobytes, table))
 

@@ -1,4 +1,4 @@
-"""Rows of one file for training and evaluation: features, a binary target, and the attribute, which stays closed."""
+"""Rows of one file for training and evaluation: features, the target, and the attribute, which stays closed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.cli.errors import Refusal, no_such, shown_path
+from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, read_attribute, read_ids
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import Table, open_table
+from justitia.cli.files.target import AUTO, Label, read_target, task_of
 from justitia.cli.output import show_progress, truncate
 from justitia.preprocessing.column_types import IGNORED, ColumnType, snake_case
 from justitia.privacy.attribute import Attribute
+from justitia.tasks import Task
 
-Label = str | int | float | bool
 #: Last words of a column that puts another one into groups: ``age_group`` is made of ``age``.
 GROUPED = frozenset({"group", "groups", "cat", "category", "band", "bin", "bracket", "class", "range"})
 
@@ -34,10 +35,10 @@ class LabelledRows:
     table : Table
     X : DataFrame
         Public features, without target, attribute and key.
-    y : array of 0 and 1
-        Public target; 1 is the positive answer.
+    y : array
+        Public target: codes 0, 1, ... of the classes, of two 1 is the positive answer; or numbers.
     classes : tuple
-        What 0 and 1 are called in the file.
+        What the codes are called in the file; empty for numbers.
     attribute : PublicAttribute
         Public facts about the attribute.
     sensitive : Attribute
@@ -50,8 +51,8 @@ class LabelledRows:
 
     table: Table
     X: pd.DataFrame = field(repr=False)
-    y: NDArray[np.int64] = field(repr=False)
-    classes: tuple[Label, Label]
+    y: NDArray[Any] = field(repr=False)
+    classes: tuple[Label, ...]
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
@@ -60,6 +61,20 @@ class LabelledRows:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        return task_of(self.classes)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The target as models learn it: codes of two classes, names of more, or numbers."""
+        return np.array(self.classes)[self.y] if self.task.kind == "classes" else self.y
+
+    def public_column(self, name: str) -> pd.Series:
+        """A public column of the file, whether or not it is a feature."""
+        return self.X[name] if name in self.X else self.table.text([name])[name]
 
 
 def read_rows(
@@ -70,18 +85,21 @@ def read_rows(
     positive: str | None = None,
     classes: Sequence[Label] | None = None,
     columns: FeatureColumns | None = None,
-    base_column: str | None = None,
+    base_columns: Sequence[str] = (),
+    task: str = AUTO,
 ) -> LabelledRows:
     """Read and check all public columns, then the attribute.
 
     Parameters
     ----------
-    classes : sequence of two, optional
-        Negative and positive value of the target, if a model has fixed them.
+    classes : sequence, optional
+        Values of the target, of two the positive one last, if a model has fixed them; empty for numbers.
+    task : {"auto", "classes", "number"}
+        What the target is, if no model has fixed it.
     columns : FeatureColumns, optional
         Which columns to use, by default all but target, attribute and key, and how to read them.
-    base_column : str, optional
-        A column of scores, which is a feature even if it is not named as one.
+    base_columns : sequence of str
+        Columns of scores, which are features even if they are not named as such; ``CLASS=COLUMN`` of several classes.
     """
     show_progress(f"reading {data.name}")
     table = open_table(data, where.separator, where.encoding)
@@ -90,8 +108,8 @@ def read_rows(
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
     columns = FeatureColumns() if columns is None else columns
-    names, related = feature_names(attribute, table, target, columns, base_column)
-    y, known = read_target(table, target, positive, classes)
+    names, related = feature_names(attribute, table, target, columns, column_names(base_columns, table.columns))
+    y, known = read_target(table, target, positive, classes, task=task, written=columns.written)
     person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
     sensitive = read_attribute(attribute, table)
@@ -100,7 +118,7 @@ def read_rows(
 
 
 def _named_after(
-    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_columns: Sequence[str]
 ) -> tuple[ColumnType, ...]:
     """Columns that probably hold the attribute, by their names, such as ``sex-age`` beside the attribute ``sex``.
 
@@ -109,7 +127,7 @@ def _named_after(
     """
     if columns.known is not None or columns.features is not None:
         return ()
-    named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, base_column}
+    named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, *base_columns}
     found = []
     for name in table.columns:
         sensitive = None if name in named else related_column(name, attribute.columns)
@@ -121,6 +139,11 @@ def _named_after(
             )
             found.append(ColumnType(name, IGNORED, says=says, doubt=doubt))
     return tuple(found)
+
+
+def column_names(given: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names of columns of scores, without the classes before them."""
+    return [one if one in columns else one.rpartition("=")[2] for one in given]
 
 
 def related_column(name: str, sensitive: Sequence[str]) -> str | None:
@@ -138,7 +161,7 @@ def related_column(name: str, sensitive: Sequence[str]) -> str | None:
 
 
 def feature_names(
-    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_column: str | None = None
+    attribute: PublicAttribute, table: Table, target: str, columns: FeatureColumns, base_columns: Sequence[str] = ()
 ) -> tuple[list[str], tuple[ColumnType, ...]]:
     """Columns that may be features, and columns that are none because they are named after the attribute.
 
@@ -147,78 +170,19 @@ def feature_names(
     Refusal
         If an option names a hidden column, or no column is left.
     """
-    related = _named_after(attribute, table, target, columns, base_column)
+    related = _named_after(attribute, table, target, columns, base_columns)
     hidden = {*attribute.hidden(), target, *map(attrgetter("name"), related)}
-    scores = [] if base_column is None else [base_column]
-    named = [*(columns.features or ()), *columns.categorical, *filter(None, columns.written.dates), *scores]
+    named = [*(columns.features or ()), *columns.categorical, *filter(None, columns.written.dates), *base_columns]
     table.check_columns([*named, *columns.drop])
     for name in named:
         if name in hidden:
             raise Refusal(f"the column {name!r} is target, key or sensitive and cannot be a feature; leave it out.")
-    if base_column in columns.drop:
-        raise Refusal(f"the column {base_column!r} cannot be both --base-column and dropped; leave it out of --drop.")
+    for name in base_columns:
+        if name in columns.drop:
+            raise Refusal(f"the column {name!r} cannot be both --base-column and dropped; leave it out of --drop.")
     hidden |= {*columns.drop}
-    chosen = dict.fromkeys([*(columns.features or table.columns), *scores])
+    chosen = dict.fromkeys([*(columns.features or table.columns), *base_columns])
     names = [name for name in chosen if name not in hidden]
     if not names:
         raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
     return names, related
-
-
-def read_target(
-    table: Table, target: str, positive: str | None = None, classes: Sequence[Label] | None = None
-) -> tuple[NDArray[np.int64], tuple[Label, Label]]:
-    """The target as 0 and 1, and the values that they stand for.
-
-    Raises
-    ------
-    Refusal
-        If rows have no target, or it does not have two values.
-    """
-    places: dict[Label, int] = {}
-    parts = [np.empty(0, dtype=np.int32)]
-    for values in table.parts(target):
-        codes, entries = pd.factorize(values, use_na_sentinel=True)
-        found = [places.setdefault(_label(one), len(places)) for one in entries]
-        parts.append(np.array([*found, -1], dtype=np.int32)[codes])
-    coded = np.concatenate(parts)
-    absent = int((coded < 0).sum())
-    if absent:
-        raise Refusal(f"{absent} rows of {shown_path(table.path)} have no {target!r}; remove or complete them.")
-    if not len(coded):
-        raise Refusal(f"{shown_path(table.path)} has no rows below its first line; add rows.")
-    try:
-        labels = sorted(places)
-    except TypeError:  # text and numbers
-        labels = sorted(places, key=str)
-    negative, positive_label = _two_classes(labels, target, positive) if classes is None else classes
-    known = [str(negative).strip(), str(positive_label).strip()]
-    answers = np.zeros(len(places), dtype=np.int64)
-    for value in labels:
-        text = str(value).strip()
-        if text not in known:
-            raise no_such("class", text, sorted(known), place=f"the model, but in the target {target!r}")
-        answers[places[value]] = text == known[1]
-    return answers[coded], (negative, positive_label)
-
-
-def _label(value: Any) -> Label:
-    """A value of the target as a plain Python value; a whole number is the same with and without ".0"."""
-    plain: Any = value.item() if hasattr(value, "item") else value
-    if isinstance(plain, float) and plain.is_integer():
-        return int(plain)
-    return plain if isinstance(plain, str | int | float | bool) else str(plain)
-
-
-def _two_classes(labels: list[Label], target: str, positive: str | None) -> list[Label]:
-    """Negative and positive value of a target."""
-    if len(labels) != 2:
-        listed = ", ".join(map(str, labels[:3])) + (", ..." if len(labels) > 3 else "")
-        raise Refusal(
-            f"expected two values in the column {target!r}, got {len(labels)} ({listed}); write a column that has two."
-        )
-    if positive is None or str(labels[1]).strip() == positive.strip():
-        return labels
-    if str(labels[0]).strip() == positive.strip():
-        return labels[::-1]
-    raise no_such("value", positive, [str(one) for one in labels], place=f"the target {target!r}")

@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 from justitia.cli.files.attribute import PublicAttribute, Where
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.public_rows import RowHashes, row_hashes
-from justitia.cli.files.rows import Label, read_target
 from justitia.cli.files.streamed import read_streamed
+from justitia.cli.files.target import Label, read_target, task_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
+from justitia.regressor import LagrangianDualRegressor
 from justitia.rows.files import frames
 from justitia.rows.parquet import RowFiles
+from justitia.tasks import Task
+from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
-#: Decisions (0 or 1), scores, and scores of the base where there is one.
-ModelOutputs = tuple[NDArray[np.int64], Array, Array | None]
+#: Decisions (codes of classes, or numbers), scores of two classes, and decisions and scores of the base where there is
+#: one.
+ModelOutputs = tuple[NDArray[Any], Array | None, NDArray[Any] | None, Array | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,39 +37,52 @@ class ScoredRows:
     Attributes
     ----------
     files : RowFiles
-    y : array of 0 and 1
+    y : array
+        Codes 0, 1, ... of the classes, or numbers.
     classes : tuple
-        What 0 and 1 are called in the files.
+        What the codes are called in the files; empty for numbers.
     attribute : PublicAttribute
         Public facts about the attribute.
     sensitive : SensitiveColumns
         Where it is.
     person : str, optional
     public : RowHashes
-    decided, scores, base_scores : array
+    decided, scores, base_decided, base_scores : array or None
         Outputs of the model.
     """
 
     files: RowFiles = field(repr=False)
-    y: NDArray[np.int64] = field(repr=False)
-    classes: tuple[Label, Label]
+    y: NDArray[Any] = field(repr=False)
+    classes: tuple[Label, ...]
     attribute: PublicAttribute
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None
     public: RowHashes = field(repr=False)
-    decided: NDArray[np.int64] = field(repr=False)
-    scores: Array = field(repr=False)
+    decided: NDArray[Any] = field(repr=False)
+    scores: Array | None = field(repr=False)
+    base_decided: NDArray[Any] | None = field(repr=False)
     base_scores: Array | None = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        return task_of(self.classes)
 
-def model_outputs(model: LagrangianDualClassifier, X: pd.DataFrame) -> ModelOutputs:
-    """Decisions (0 or 1), scores, and scores of the base where there is one."""
-    margin = model.decision_function(X)
+
+def model_outputs(model: LagrangianDualClassifier | LagrangianDualRegressor, X: pd.DataFrame) -> ModelOutputs:
+    """Decisions (codes of classes, or numbers), scores of two classes, and decisions and scores of the base."""
+    if isinstance(model, LagrangianDualRegressor):
+        return model.predict(X), None, model.base_predict(X), None
+    margin, base = model.decision_function(X), model.base_proba(X)
+    if len(model.classes_) > 2:
+        utility = base if base is None or model.rule_.costs is None else -base @ model.rule_.costs
+        return decided(margin), None, None if utility is None else utility.argmax(1), None
     scores = model.rule_.probability(margin) if hasattr(model, "rule_") else model.predict_proba(X)[:, 1]
-    return (margin > 0).astype(np.int64), scores, model.base_proba(X)
+    before = None if base is None else (base > model.rule_.threshold).astype(np.int64)
+    return decided(margin), scores, before, base
 
 
 def read_scored_rows(
@@ -90,8 +107,8 @@ def read_scored_rows(
         hashes.append(row_hashes(X, y[at : at + len(X)], known))
         names, at = sorted(str(name) for name in X.columns), at + len(X)
     public = RowHashes((*names, target), np.concatenate(hashes))
-    decided, scores, base = (_joined(parts) for parts in zip(*outputs, strict=True))
-    return ScoredRows(rows.X, y, known, rows.attribute, rows.sensitive, rows.person, public, decided, scores, base)
+    found = [_joined(parts) for parts in zip(*outputs, strict=True)]
+    return ScoredRows(rows.X, y, known, rows.attribute, rows.sensitive, rows.person, public, *found)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.attribute import PublicAttribute, Where, find_attribute, label_reader
 from justitia.cli.files.columns import FeatureColumns
 from justitia.cli.files.reading import PARQUET, Table, is_several
-from justitia.cli.files.rows import feature_names
+from justitia.cli.files.rows import column_names, feature_names
+from justitia.cli.files.target import target_task
 from justitia.preprocessing.column_types import ColumnType
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.rows.parquet import RowFiles
+from justitia.tasks import BINARY, Task
 
 AT_ONCE = "a file that is read at once, got one that is read a few rows at a time."
 
@@ -33,6 +36,8 @@ class StreamedRows:
     person : str, optional
     readings : tuple of ColumnType
         Columns that are no features because of their names; the others are taken as the files type them.
+    task : Task
+        What kind of target it is.
     """
 
     table: Table
@@ -42,9 +47,15 @@ class StreamedRows:
     sensitive: SensitiveColumns | HeldElsewhere
     person: str | None = None
     readings: tuple[ColumnType, ...] = ()
+    task: Task = BINARY
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @property
+    def labels(self) -> str:
+        """The name of the target, from which models learn."""
+        return self.y
 
 
 def is_streamed(data: Path, *, asked: bool) -> bool:
@@ -62,19 +73,24 @@ def read_streamed(
     target: str,
     positive: str | None = None,
     columns: FeatureColumns | None = None,
-    base_column: str | None = None,
+    base_columns: Sequence[str] = (),
+    task: str | None = None,
     workers: int = 1,
 ) -> StreamedRows:
-    """Check names of columns; no row is read, and columns are taken as the files type them."""
+    """Check names of columns; columns are taken as the files type them.
+
+    Only the target is read, and that only if its ``task`` is wanted ("auto" sees it from the values).
+    """
     columns = FeatureColumns() if columns is None else columns
     table = Table.streamed(data)
     table.check_columns([target])
     attribute = find_attribute(where, table, streamed=True)
     if target in attribute.columns:
         raise Refusal(f"the column {target!r} is both target and sensitive; name another one.")
-    names, related = feature_names(attribute, table, target, columns, base_column)
+    names, related = feature_names(attribute, table, target, columns, column_names(base_columns, table.columns))
     files = RowFiles.open(data, features=names, positive=positive, workers=workers)
-    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related)
+    found = BINARY if task is None else target_task(table, target, positive, task)
+    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related, found)
 
 
 def place_of(attribute: PublicAttribute) -> SensitiveColumns | HeldElsewhere:
