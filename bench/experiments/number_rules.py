@@ -180,7 +180,8 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for notion, candidates in CANDIDATES.items():
-        fits = with_values(results[results["notion"] == notion])
+        fits = results[results["notion"] == notion]
+        fits = fits if fits.empty else with_values(fits)
         for candidate in candidates:
             part = fits[fits["settings"] == json.dumps(candidate, sort_keys=True)]
             if part.empty:
