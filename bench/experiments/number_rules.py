@@ -85,8 +85,8 @@ def cells(*, quick: bool) -> list[Cell]:
     """Every candidate everywhere; quick: the first three on one inner fold of two places."""
     return [
         replace(cell, recipe=recipe(cell))
-        for notion, candidates in CANDIDATES.items()
         for seed in (SEEDS[:1] if quick else SEEDS)
+        for notion, candidates in CANDIDATES.items()
         for name in (WHERE[notion][:2] if quick else WHERE[notion])
         for fold in range(1 if quick else INNER_FOLDS)
         for candidate in (candidates[:3] if quick else candidates)
