@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     # Types in docstrings are words ("ndarray (n,)"), which napoleon takes for names; our own full names are checked.
     ("py:class", r"(?!justitia\.).*"),
     # Modules and helpers that docstrings name and the reference leaves out.
-    ("py:mod", r"justitia\.privacy\.selection"),
+    ("py:mod", r"justitia\.(privacy\.selection|postprocessing(\.levels)?|networks)"),
     ("py:func", r"best_weights|visible_share"),
 ]
 

@@ -42,7 +42,7 @@ found = {
 }
 table = pd.DataFrame(
     {
-        "R2": [r2_score(y_new, predicted) for predicted in predictions.values()],
+        "R squared": [r2_score(y_new, predicted) for predicted in predictions.values()],
         "women": [one.by_group.loc["Female", "mean_prediction"] for one in found.values()],
         "men": [one.by_group.loc["Male", "mean_prediction"] for one in found.values()],
         "distance": [str(one.violations["demographic_parity"]) for one in found.values()],
@@ -50,7 +50,7 @@ table = pd.DataFrame(
     },
     index=list(found),
 )
-print("R2, noised mean predictions, and distances with bounds at 95%, on 9,045 new people:\n")
+print("R squared, noised mean predictions, and distances with bounds at 95%, on 9,045 new people:\n")
 print(table.to_string(float_format="{:.3f}".format))
 print(f"\nOn the training rows the noised distance is {model.distance_:.3f}; the tolerance was {model.tolerance_:g}.")
 print(f"\n{model.certificate_.statement}")

@@ -291,3 +291,18 @@ def test_small_groups_are_warned_of_before_the_first_query() -> None:
     X, y, labels = people(60)
     with pytest.warns(JustitiaWarning):
         regressor(epsilon=0.1).fit(X, y, sensitive_features=labels)
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "mean_parity", "equal_error"])
+def test_constant_bases_empty_groups_and_missing_attributes_give_finite_predictions(notion: str) -> None:
+    X, y, labels = people(120)
+    cases: list[dict[str, Any]] = [
+        {"base": lambda X: np.full(len(X), 40.0)},
+        {"groups": ["a", "b", "nobody"]},
+        {"plan": PostProcessingPlan(checks=0)},
+    ]
+    for options in cases:
+        model = regressor(notion=notion, tolerance=None, epsilon=1.0, **options).fit(X, y, sensitive_features=labels)
+        assert np.isfinite(model.predict(X)).all()
+    alone = regressor(notion=notion, tolerance=None).fit(X, y, sensitive_features=[None] * 120)
+    assert np.isfinite(alone.predict(X)).all()

@@ -25,6 +25,8 @@ from bench.experiments.inside import INSIDE
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
+from bench.experiments.number_places import DRAWN
+from bench.experiments.number_rules import NUMBER_RULES
 from bench.experiments.page import fill
 from bench.experiments.pareto import PARETO
 from bench.experiments.price import PRICE
@@ -51,11 +53,11 @@ RESULTS = ROOT / "results"
 QUICK = ROOT / "out" / "quick"
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress")
+    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress", "numbers")
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, INSIDE)
+HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, INSIDE)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
 BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
@@ -132,8 +134,8 @@ def reproduce(
 
 def available(cells: Sequence[Cell]) -> list[Cell]:
     """Cells whose dataset can be had; the others are reported once per dataset."""
-    usable = {SIMULATED}
-    for name in dict.fromkeys(cell.dataset for cell in cells if cell.dataset != SIMULATED):
+    usable = {SIMULATED, *DRAWN}
+    for name in dict.fromkeys(cell.dataset for cell in cells if cell.dataset not in usable):
         try:
             dataset(name)
         except DatasetUnavailable as error:

@@ -54,6 +54,7 @@ NAMES = {
     "demographic_parity": "demographic parity",
     "equalized_odds": "equalized odds",
     "equal_opportunity": "equal opportunity",
+    "equal_error": "equal error",
     "epsilon": "privacy budget ε",
 }
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bench.rivals.boosted import BoostedTrees, Kind
 from justitia.learners.base import Base, Inputs
 from justitia.learners.lightgbm_base import default_base
+from justitia.tasks import BINARY, Task
 
 _known: dict[Hashable, Any] = {}
 
@@ -32,10 +33,12 @@ class SharedBase(Base):
     ----------
     rows : hashable
         Tells the rows, and the public seed, from all others of the process.
+    task : Task
+        The target; by default binary.
     """
 
-    def __init__(self, rows: Hashable) -> None:
-        self._rows = rows
+    def __init__(self, rows: Hashable, task: Task = BINARY) -> None:
+        self._rows, self.task = rows, task
         self._base: Any = None
 
     def learn(
@@ -47,10 +50,10 @@ class SharedBase(Base):
         seed: int,
         progress: Callable[[int], object],
     ) -> NDArray[np.float64]:
-        """Out-of-fold probabilities of the default base."""
+        """Out-of-fold predictions of the default base."""
 
         def learned() -> tuple[Any, NDArray[np.float64]]:
-            base = default_base(len(y))
+            base = default_base(len(y), self.task)
             return base, base.learn(inputs, y, weight, seed=seed, progress=progress)
 
         self._base, found = remembered(("base", self._rows), learned)

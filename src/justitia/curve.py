@@ -124,7 +124,7 @@ def tradeoff(
     if isinstance(model, LagrangianDualClassifier):
         check_shares_answers(model)
     elif strata is not None:
-        raise ValueError("expected strata with a LagrangianDualClassifier, got them with a regressor; leave them out.")
+        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}

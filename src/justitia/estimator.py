@@ -467,7 +467,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     @features_only
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,): predicted class labels; the attribute is not an input."""
-        labels: NDArray[Any] = self.classes_[decided(self.decision_function(X))]
+        decisions = decided(self.decision_function(X))
+        labels: NDArray[Any] = self.classes_[decisions]
         return labels
 
     @classmethod

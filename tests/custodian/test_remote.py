@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 import torch
 from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, N, copied_ledger, frame, make_folder, served
+from sklearn.base import clone
 
 from justitia import (
     BudgetExceeded,
     DurableLedger,
     LagrangianDualClassifier,
+    LagrangianDualRegressor,
     MomentsPlan,
     PostProcessingPlan,
     PrivacyLedger,
@@ -88,6 +90,22 @@ def test_fit_against_a_custodian_gives_the_same_model_as_in_memory(
     assert there.certificate_.receipt["number"] == len(ledger.releases) - 1
     DurableLedger.open(folder / "populations" / "people.ledger").verify(there.certificate_.receipt)
     assert "custodian" in str(there.certificate_)
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "mean_parity", "equal_error"])
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+def test_fit_of_a_number_against_a_custodian_gives_the_same_model_as_in_memory(
+    notion: str, folder: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"notion": notion, "epsilon": 2.0, "delta": DELTA, "groups": ["a", "b"]}
+    made = LagrangianDualRegressor(**options, random_state=0, noise_seed=7, plan=PostProcessingPlan(checks=2))
+    y = DATA.X.to_numpy(dtype=float).sum(1)
+    here = made.fit(DATA.X, y, sensitive_features=frame(LABELS), ledger=local_ledger(folder, tmp_path))
+    with served(folder, SeededNoise(7)) as url:
+        there = clone(made).set_params(noise_seed=None)
+        there.fit(DATA.X, y, sensitive_features=Custodian(url, population="people", ids=IDS))
+    np.testing.assert_array_equal(there.predict(DATA.X), here.predict(DATA.X))
+    assert there.history_.equals(here.history_)
 
 
 @pytest.mark.filterwarnings("ignore::justitia.exceptions.NoisyEstimateWarning")

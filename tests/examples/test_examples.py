@@ -57,6 +57,23 @@ def test_income_private_model_violates_less_than_the_plain_one_at_a_small_loss_o
     assert fair[0] > plain[0] - 0.05
 
 
+def test_occupation_corrected_classes_differ_less_at_a_small_loss_of_accuracy(folder: Path) -> None:
+    rows = table(run("occupation", folder)[0])
+    # accuracy, violation, lower, upper
+    before, after = rows["not corrected"], rows["justitia, epsilon 1"]
+    assert after[3] < before[2]
+    assert after[0] > before[0] - 0.05
+
+
+def test_hours_corrected_predictions_have_nearer_distributions_and_keep_most_of_the_fit(folder: Path) -> None:
+    rows = table(run("hours", folder)[0])
+    # R2, women, men, distance, lower, upper, difference of means with bounds
+    before, after = rows["not corrected"], rows["justitia, epsilon 1"]
+    assert after[5] < before[4]
+    assert after[0] > before[0] - 0.1
+    assert abs(after[2] - after[1]) < abs(before[2] - before[1])
+
+
 def test_fairlearn_and_our_metrics_agree_in_the_printed_table(folder: Path) -> None:
     rows = table(run("fairlearn_side_by_side", folder)[0])
     for name in ("logistic regression", "fairlearn reduction", "justitia, epsilon 1"):

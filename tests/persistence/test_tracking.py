@@ -13,8 +13,9 @@ import mlflow
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from targets import CLASSES, GROUP, NUMBER, SEED, TABLE, fit_classes, fit_number
 
-from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, measure
+from justitia import LagrangianDualClassifier, LagrangianDualRegressor, PFLDAsPublishedPlan, PFLDPlan, measure
 from justitia.datasets import make_synthetic
 from justitia.persistence.tracking import log_to_mlflow
 
@@ -216,9 +217,63 @@ def test_rule_leaves_base_calibration_threshold_and_the_tolerance_in_force(epsil
         assert (again.predict_proba(data.X) == model.predict_proba(data.X)).all()
 
 
+TOLERANCES: dict[str, Any] = {"one": 0.05, "by rate": {"low": 0.05, "middle": None, "top": None}}
+
+
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+@pytest.mark.parametrize("tolerance", list(TOLERANCES))
+def test_classes_leave_target_costs_quota_and_numbers_by_class(epsilon: float, tolerance: str, store: Path) -> None:
+    costs = [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+    model = fit_classes(epsilon=epsilon, tolerance=TOLERANCES[tolerance], costs=costs, quota={"top": 0.3})
+    private = math.isfinite(epsilon)
+    found = measure(
+        CLASSES, model.predict(TABLE), sensitive_features=GROUP, groups=["f", "m"], epsilon=4.0, noise_seed=SEED
+    )
+    run = log_to_mlflow(model, measurement=found, save_model=private)
+    noted = mlflow.get_run(run).data
+    assert (noted.params["target"], noted.params["quota"]) == ("3 classes", "{'top': 0.3}")
+    assert noted.params["costs"] == str(costs)
+    assert "threshold" not in noted.params
+    # A tolerance of some rates leaves others to exact sizes of groups.
+    known = private or tolerance == "one"
+    assert noted.params.get("tolerance_in_force") == (str(model.tolerance_) if known else None)
+    assert ("noisy_gap/low_ f" in noted.metrics) == private
+    assert noted.metrics["measured.demographic_parity.upper"] == found.violations["demographic_parity"].upper
+    assert str(SEED).encode() not in everything_below(store)
+    if private:
+        again = LagrangianDualClassifier.load(artifacts(run) / "model")
+        assert (again.predict_proba(TABLE) == model.predict_proba(TABLE)).all()
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "mean_parity"])
+def test_numbers_leave_range_and_numbers_by_level(notion: str, store: Path) -> None:
+    model = fit_number(notion=notion, bounds=(-6.0, 6.0))
+    found = measure(
+        NUMBER,
+        model.predict(TABLE),
+        sensitive_features=GROUP,
+        groups=["f", "m"],
+        notion=notion,
+        epsilon=4.0,
+        noise_seed=SEED,
+        task="number",
+        value_range=(-6.0, 6.0),
+    )
+    run = log_to_mlflow(model, measurement=found, save_model=True)
+    noted = mlflow.get_run(run).data
+    assert (noted.params["target"], noted.params["bounds"]) == ("numbers", "(-6.0, 6.0)")
+    assert noted.metrics["r2"] == model.history_["r2"].iloc[-1]
+    gaps = [name for name in noted.metrics if name.startswith("noisy_gap/")]
+    assert len(gaps) == model.dual_.size
+    assert noted.metrics[f"measured.{notion}.upper"] == found.violations[notion].upper
+    assert str(SEED).encode() not in everything_below(store)
+    again = LagrangianDualRegressor.load(artifacts(run) / "model")
+    assert (again.predict(TABLE) == model.predict(TABLE)).all()
+
+
 def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Path) -> None:
     model, _ = fitted
-    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'dict'"):
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier or a LagrangianDualRegressor, got 'dict'"):
         log_to_mlflow({})  # type: ignore[arg-type]
     with pytest.raises(NotFittedError, match="not fitted yet"):
         log_to_mlflow(LagrangianDualClassifier())

@@ -17,8 +17,9 @@ from run_setting import classifier
 from sklearn.linear_model import LogisticRegression
 
 from dying import fit_and_die, fit_and_die_after_save
-from justitia import LagrangianDualClassifier, PostProcessingPlan, tradeoff
+from justitia import LagrangianDualClassifier, LagrangianDualRegressor, PostProcessingPlan, tradeoff
 from justitia.postprocessing.correction import Distillation
+from justitia.postprocessing.regression import NumberRun
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.state_file import from_bytes
@@ -171,6 +172,76 @@ def test_decisions_do_not_take_the_attribute_and_depend_on_the_row_alone() -> No
     model = five_groups().fit(X, y, sensitive_features=a)
     alone = np.concatenate([model.decision_function(X[i : i + 1]) for i in range(20)])
     assert alone == pytest.approx(model.decision_function(X[:20]), abs=1e-9)
+
+
+# Several classes, and numbers
+
+
+def fit_target(target: str, epsilon: float = 1.0) -> Any:
+    """A model of three classes or of a number, by the name of its notion."""
+    X, _, a = many_rows()
+    number = X[:, 0] + 0.5 * X[:, 1]
+    usual: dict[str, Any] = {"groups": GROUPS, "plan": PLAN, "missing_marker": "?", "tolerance": 0.0}
+    usual |= {"epsilon": epsilon, "random_state": 0, "noise_seed": 0}
+    kind, notion = target.split(": ")
+    if kind == "number":
+        return LagrangianDualRegressor(notion, **usual).fit(X, number, sensitive_features=a)
+    return LagrangianDualClassifier(notion, **usual).fit(X, np.digitize(number, [-0.5, 0.5]), sensitive_features=a)
+
+
+every_target = pytest.mark.parametrize(
+    "target",
+    [
+        *("classes: demographic_parity", "classes: equalized_odds", "classes: accuracy_parity"),
+        *("number: demographic_parity", "number: mean_parity", "number: equal_error"),
+    ],
+)
+
+
+def is_corrected(model: Any) -> bool:
+    rule = model.rule_
+    return len(rule.corrections) > 0 if isinstance(model, LagrangianDualRegressor) else not rule.correction.is_zero
+
+
+@every_epsilon
+@every_target
+def test_models_of_every_target_hold_nothing_with_an_entry_per_row(target: str, epsilon: float, tmp_path: Path) -> None:
+    model = fit_target(target, epsilon)
+    assert is_corrected(model)
+    assert by_row(vars(model)) == []
+    assert by_row(pickle.loads(pickle.dumps(model))) == []
+    assert by_row(vars(type(model).load(model.save(tmp_path / "model")))) == []
+
+
+@every_target
+def test_memberships_of_every_target_are_in_no_file_no_pickle_and_gone_from_memory(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[weakref.ref[Any]] = []
+    released: list[Array] = []
+
+    def watched(run: Any, weights: Array) -> None:
+        originals[type(run)](run, weights)
+        noted.extend(weakref.ref(one) for one in (run, run._memberships))
+        released.append(weights.astype(np.float64).copy())
+
+    originals = {kind: kind._use for kind in (PostProcessingRun, NumberRun)}
+    for kind in originals:
+        monkeypatch.setattr(kind, "_use", watched)
+    model = fit_target(target)
+    gc.collect()
+    assert [one() is not None for one in noted] == [False] * len(noted)
+    assert len(released) > 0
+    content = {one.name: one.read_bytes() for one in model.save(tmp_path / "model").iterdir()}
+    content["pickle"] = pickle.dumps(model)
+    for weights in released:
+        numbers = weights[np.abs(weights) > 0].ravel()[:50]
+        assert len(numbers) > 10
+        for text in content.values():
+            assert all(number.tobytes() not in text for number in numbers)
+            assert all(repr(float(number)).encode() not in text for number in numbers)
+        shapes = {one.shape for one in contents(vars(model)) if isinstance(one, np.ndarray)}
+        assert weights.shape not in shapes
 
 
 # Interrupted and resumed

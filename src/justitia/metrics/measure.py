@@ -120,7 +120,7 @@ def measure(
     confidence : float
         Of the bounds, at least 0.5.
     threshold : float, optional
-        Whether each violation is below it is then part of the result.
+        Whether each violation is below it is then part of the result. Violations of means are in the units of these.
     pos_label : label
         The positive one of two classes; by default, the second of the sorted labels.
     person : array-like (n,), optional

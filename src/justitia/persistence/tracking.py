@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,16 +20,20 @@ from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
 from justitia.notions import notion_name
+from justitia.regressor import LagrangianDualRegressor
+from justitia.tasks import NUMBER, Task
 from justitia.training.history import Column
 
-#: Constructor arguments that are logged. Not the noise seed: whoever knows it can subtract the noise.
-PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "preprocess", "random_state")
+#: Constructor arguments that are logged, as far as a model has them. Not the noise seed: whoever knows it can subtract
+#: the noise.
+PARAMETERS = ("notion", "epsilon", "delta", "tolerance", "ratio", "costs", "quota", "preprocess", "random_state")
 #: Metrics per request to a tracking server.
 BATCH = 1000
+Model = LagrangianDualClassifier | LagrangianDualRegressor
 
 
 def log_to_mlflow(
-    model: LagrangianDualClassifier,
+    model: Model,
     *,
     measurement: Measurement | None = None,
     report: Path | str | None = None,
@@ -38,7 +43,8 @@ def log_to_mlflow(
     """Log a fitted model to the active MLflow run, or to a new one.
 
     ========== =========================================================================================
-    parameters the constructor's (without the noise seed), the plan's (``plan.*``), the network's or the base's
+    parameters the constructor's (without the noise seed), the target, the plan's (``plan.*``), the network's or the
+               base's
     metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
     tags       version, statement of the certificate, source of the noise
     artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
@@ -52,7 +58,7 @@ def log_to_mlflow(
 
     Parameters
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         Fitted.
     measurement : Measurement, optional
         Result of :func:`justitia.measure` on evaluation data.
@@ -102,8 +108,11 @@ def log_to_mlflow(
 
 
 def _check(model: Any, measurement: Any, report: Any) -> None:
-    if not isinstance(model, LagrangianDualClassifier):
-        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass a fitted one.")
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"expected a LagrangianDualClassifier or a LagrangianDualRegressor, got {type(model).__name__!r}; pass a "
+            "fitted one."
+        )
     check_is_fitted(model, "plan_")
     if not (measurement is None or isinstance(measurement, Measurement)):
         raise TypeError(
@@ -115,7 +124,7 @@ def _check(model: Any, measurement: Any, report: Any) -> None:
         raise FileNotFoundError(f"expected report to be a file, but there is none at {str(report)!r}; write it first.")
 
 
-def _check_private(model: LagrangianDualClassifier, measurement: Measurement | None, *, save_model: bool) -> None:
+def _check_private(model: Model, measurement: Measurement | None, *, save_model: bool) -> None:
     """Refuse models and measurements with exact numbers by group."""
     if save_model and math.isinf(model.certificate_.epsilon):
         raise ValueError(
@@ -152,16 +161,22 @@ def _run(mlflow: ModuleType, name: str | None) -> Iterator[str]:
         yield str(run.info.run_id)
 
 
-def _parameters(model: LagrangianDualClassifier) -> dict[str, str]:
-    kept = {name: getattr(model, name) for name in PARAMETERS}
+def _parameters(model: Model) -> dict[str, str]:
+    kept = {name: getattr(model, name) for name in PARAMETERS if hasattr(model, name)}
     kept["notion"] = notion_name(model.notion)
+    kept["target"] = _task(model).describe()
     kept["engine"] = name_of(model.plan_)
     kept["random_state"] = model.random_state if isinstance(model.random_state, int) else None
-    if model.tolerance is not None or math.isfinite(model.certificate_.epsilon):  # otherwise of exact group sizes
+    # A tolerance that was not given, of all rates or of one, follows from exact group sizes without privacy.
+    if isinstance(model.tolerance, numbers.Real) or math.isfinite(model.certificate_.epsilon):
         kept["tolerance_in_force"] = model.tolerance_
-    kept |= _rule(model) if hasattr(model, "rule_") else {"module": _module(model)}
+    kept |= {"module": _module(model)} if hasattr(model, "module_") else _rule(model)
     kept |= {f"plan.{field.name}": getattr(model.plan_, field.name) for field in fields(model.plan_)}
     return {name: str(value) for name, value in kept.items()}
+
+
+def _task(model: Model) -> Task:
+    return NUMBER if isinstance(model, LagrangianDualRegressor) else Task.of_classes(model.classes_.tolist())
 
 
 def _module(model: LagrangianDualClassifier) -> str:
@@ -171,12 +186,14 @@ def _module(model: LagrangianDualClassifier) -> str:
     return type(model.module_).__name__ if widths is None else "-".join(map(str, widths))
 
 
-def _rule(model: LagrangianDualClassifier) -> dict[str, Any]:
+def _rule(model: Model) -> dict[str, Any]:
     rule = model.rule_
-    return {"base": rule.base.describe(), "calibration": rule.calibration.describe(), "threshold": rule.threshold}
+    kept = {"base": rule.base.describe(), "calibration": rule.calibration.describe()}
+    own = {"binary": "threshold", "number": "bounds"}.get(_task(model).kind)
+    return kept if own is None else kept | {own: getattr(rule, own)}
 
 
-def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
+def _tags(model: Model) -> dict[str, str]:
     certificate = model.certificate_
     return {
         "justitia.version": metadata.version("justitia"),
@@ -185,7 +202,7 @@ def _tags(model: LagrangianDualClassifier) -> dict[str, str]:
     }
 
 
-def _spent(model: LagrangianDualClassifier) -> dict[str, float]:
+def _spent(model: Model) -> dict[str, float]:
     """Epsilon and delta of the certificate; an infinite epsilon is in its statement, which is a tag."""
     paid = model.certificate_
     numbers = {"epsilon": paid.epsilon, "epsilon_spent": paid.spent_epsilon, "delta": paid.delta}
@@ -205,7 +222,7 @@ def _measured(measurement: Measurement) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _history(mlflow: ModuleType, model: LagrangianDualClassifier) -> Iterator[list[Any]]:
+def _history(mlflow: ModuleType, model: Model) -> Iterator[list[Any]]:
     """Public and noisy numbers by round, under names that MLflow accepts, in batches."""
     history, now = model.history_, int(1000 * time.time())
     columns = [column for column in model.history_columns_ if column.released and column.kind != "round"]
@@ -233,7 +250,7 @@ def _metric_names(columns: Sequence[Column]) -> list[str]:
     return names
 
 
-def _files(model: LagrangianDualClassifier, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
+def _files(model: Model, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
     target = folder / "artifacts"
     target.mkdir()
     certificate = model.certificate_.without_exact_remarks()

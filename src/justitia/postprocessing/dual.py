@@ -40,6 +40,8 @@ KINK = 1e-5
 #: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows by the second times what is
 #: missing to the tolerance.
 MOST_WORTH, PATIENCE = 10.0, 100.0
+#: Of more than two actions, a multiplier per share of rows in the smallest cell that it is about, at most.
+WORTH_PER_SHARE = 30.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
 MOST_STEPS = 60
@@ -149,12 +151,15 @@ class Limits:
         Which combinations of the rates are constrained; by default the rates themselves.
     quota : ndarray (D,), optional
         Share of rows that each action but the first gets; NaN is any.
+    worth : float or ndarray (J,)
+        Beyond which multipliers are held back.
     """
 
     half: Array
     centre: Array | None = None
     mix: Array | None = None
     quota: Array | None = None
+    worth: float | Array = MOST_WORTH
 
     @classmethod
     def of(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> Limits:
@@ -265,6 +270,8 @@ def reach(
 ) -> Multipliers:
     """Minimise the dual of a goal with these largest differences of its K rates."""
     limits = Limits.of(tolerance, len(goal.table.names), goal.quota)
+    if constraints.actions > 1:  # few people cannot be worth the accuracy of all
+        limits = replace(limits, worth=np.minimum(WORTH_PER_SHARE * constraints.sizes.min(0), MOST_WORTH))
     if goal.ratio is not None:
         return minimise_ratio(gain, constraints, limits, goal.ratio)
     if goal.is_fraction:
@@ -385,6 +392,8 @@ class _Dual:
         mix = np.eye(constraints.b.shape[1]) if limits.mix is None else limits.mix
         centre = np.full(constrained, np.nan) if limits.centre is None else limits.centre
         self._half: Array = np.tile(limits.half, groups)
+        self._worth: Array = np.tile(np.broadcast_to(limits.worth, (constrained,)), groups)
+        self._patience: Array = self._worth * (PATIENCE / MOST_WORTH)
         self._basis = _free_directions(groups, np.isnan(centre))  # (G J, U)
         # (C D, U): what each coordinate does to prices
         by_rate = np.einsum("yk,ydk,ak,kj->yadj", events, change, 1 / constraints.sizes, mix)
@@ -436,20 +445,24 @@ class _Dual:
         u = self._scaled(z, width)
         lam = self._basis @ z
         smooth = width * self._weight @ _log_of_sum(u)
-        held = np.square(_beyond(lam)).sum() / (2 * PATIENCE)
+        held = (np.square(self._beyond(lam)) / (2 * self._patience)).sum()
         return float(smooth - z @ self._b + self._half @ np.hypot(lam, KINK) + held)
 
     def slopes(self, z: Array, width: float) -> tuple[Array, Array]:
         """Gradient and Hessian of the smoothed dual."""
         soft = _shares(self._scaled(z, width))  # (n, L): the smoothed decision
         lam = self._basis @ z
-        length, beyond = np.hypot(lam, KINK), _beyond(lam)
-        pull = self._half * lam / length + beyond / PATIENCE
+        length, beyond = np.hypot(lam, KINK), self._beyond(lam)
+        pull = self._half * lam / length + beyond / self._patience
         mass = self._columns.T @ (self._weight[:, None] * soft[:, 1:])  # (C, D)
         gradient = pull @ self._basis - mass.ravel() @ self._price - self._b
-        stiff = self._half * KINK**2 / length**3 + (beyond != 0) / PATIENCE
+        stiff = self._half * KINK**2 / length**3 + (beyond != 0) / self._patience
         hessian = self._price.T @ self._bend(soft, width) @ self._price + (self._basis.T * stiff) @ self._basis
         return gradient, hessian
+
+    def _beyond(self, lam: Array) -> Array:
+        """How far multipliers are beyond what accuracy is worth."""
+        return lam - np.clip(lam, -self._worth, self._worth)
 
     def _bend(self, soft: Array, width: float) -> Array:
         """(C D, C D): curvature in the prices, pair by pair of actions; rows far from their line are left out."""
@@ -499,11 +512,6 @@ def _shares(u: Array) -> Array:
     powers = np.concatenate([np.exp(-top), np.exp(u - top)], axis=1)
     shares: Array = powers / powers.sum(1, keepdims=True)
     return shares
-
-
-def _beyond(lam: Array) -> Array:
-    """How far multipliers are beyond what accuracy is worth."""
-    return lam - np.clip(lam, -MOST_WORTH, MOST_WORTH)
 
 
 def _newton(dual: _Dual, z: Array, width: float) -> Array:

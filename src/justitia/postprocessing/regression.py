@@ -32,13 +32,13 @@ from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
 from justitia.tasks import NUMBER
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.diagnostics import LOST, SHARE_LOST, size_diagnostics
+from justitia.training.diagnostics import LOST, SHARE_LOST, unknown_group
 from justitia.training.lagrangian import Problem, largest_gap
 from justitia.training.method import ALL_ROWS, Bar, Method, Rows, Run, Trained, calibrated
 
 Array = NDArray[np.float64]
-#: A violation beyond the tolerance by less than this share of the values' standard deviation is not worth a sentence.
-SLACK = 0.04
+#: A violation beyond the tolerance by less than this share of two standard deviations is not worth a sentence.
+SLACK = 0.02
 
 
 class NumberMethod(Method):
@@ -140,7 +140,7 @@ class NumberRun(Run):
         if self.notion.power == 0:
             self._variances = np.full(len(self._variances), 0.25)  # some level is near the middle
         heaviest = self.source.max_weight * self._each
-        bounds = heaviest, heaviest * even_check_bound(self.notion, self.notion.count, values)
+        bounds = heaviest, heaviest * max(even_check_bound(self.notion, self.notion.count, values), 1e-6)
         self._sum_noise = all_releases_stddev(
             self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups
         )
@@ -346,8 +346,9 @@ class NumberRun(Run):
             return self._given
         if not self._sizes.size:
             return 0.0
-        least = self.plan.least * 2 * float(np.sqrt(self._variances.max()))
-        return self.unit * min(1.0, max(least, self.plan.dead_zone * self._stddev(self._variances)))
+        return self.unit * min(
+            1.0, max(self.plan.least * self._usual, self.plan.dead_zone * self._stddev(self._variances))
+        )
 
     def _stddev(self, variances: Array) -> float:
         """Standard error of the difference between the two least known groups, of values with these variances."""
@@ -378,9 +379,14 @@ class NumberRun(Run):
         size = self.source.n / self._groups
         return self._noisy(f"groups of about {size:.0f}", self._sum_noise / size)
 
+    @property
+    def _usual(self) -> float:
+        """Two standard deviations of the values, what a difference between groups is compared with; 1 for shares."""
+        return 1.0 if self.notion.power == 0 else max(2 * float(np.sqrt(self._variances.max())), 1e-6)
+
     def _noisy(self, what: str, noise: float) -> list[Diagnostic]:
-        spread = 2 * float(np.sqrt(self._variances.max()))
-        if noise <= max((self._given or 0.0) / self.unit, LOUD * spread):
+        """A sentence if the noise in a group's value is worth one."""
+        if noise <= max((self._given or 0.0) / self.unit, LOUD * self._usual):
             return []
         sentence = (
             f"with this budget and {what} the noise in a group's {self.notion.quantity} is about "
@@ -389,12 +395,19 @@ class NumberRun(Run):
         return [Diagnostic(sentence, NoisyEstimateWarning)]
 
     def diagnostics(self) -> list[Diagnostic]:
-        """Groups that may not exist, and noisy rates."""
+        """Groups that may not exist, and noise in the values of the smallest of the others."""
         if self._counted is None:
             return []
         few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
-        relative = self._sum_noise / self._sizes / (2 * float(np.sqrt(self._variances.max())))
-        return size_diagnostics(self.vault.group_names, self._counted, relative, few, LOUD)
+        names, there = self.vault.group_names, self._counted > few
+        found = [
+            unknown_group(name, float(size)) for name, size in zip(names, self._counted, strict=True) if size <= few
+        ]
+        if there.any():
+            smallest = int(np.where(there, self._sizes, np.inf).argmin())
+            what = f"about {self._sizes[smallest]:.0f} rows in group {names[smallest]!r}"
+            found += self._noisy(what, self._sum_noise / float(self._sizes[smallest]))
+        return found
 
     def learned_diagnostics(self) -> list[Diagnostic]:
         """What the public target says of the deployed predictions, and a violation beyond the tolerance."""
@@ -407,7 +420,7 @@ class NumberRun(Run):
             )
             found.append(Diagnostic(sentence, AccuracyWarning))
         gap = self.gap(scores)
-        slack = self.unit * max(SLACK * float(np.sqrt(self._variances.max())), 2 * self._stddev(0 * self._variances))
+        slack = max(self.unit * SLACK * self._usual, 2 * self.gap_noise())
         if gap is not None and largest_gap(gap) > self.tolerance + slack:
             sentence = (
                 f"the noised violation of the deployed predictions is {largest_gap(gap):.2g}, beyond the tolerance "

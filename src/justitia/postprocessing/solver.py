@@ -466,10 +466,22 @@ class PostProcessingRun(Run):
         for t, gain in enumerate(self._gains(self.eta)):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
             start = start if start.any() else None
-            solved = reach(self._goal, gain, self._constraint(t), self.tolerances, start)
+            solved = reach(self._goal, gain, self._constraint(t), self._held_tolerances(), start)
             found.append(solved.lam)
             self._quota = solved.quota
         return np.stack(found)
+
+    def _held_tolerances(self) -> Array:
+        """(K,): tolerances that decisions are held to.
+
+        Of more than two classes no rate is held to less than the known noise of its differences: in small cells noise
+        would be corrected at the cost of accuracy, and nothing would be more alike on other rows.
+        """
+        if not self._several:
+            return self.tolerances
+        known = np.sort((self._sum_noise / self._sizes) ** 2, axis=0)[-2:].sum(0) ** 0.5
+        held: Array = np.minimum(np.maximum(self.tolerances, known), 1.0)
+        return held
 
     @property
     def _gains(self) -> Gains:
@@ -540,8 +552,10 @@ class PostProcessingRun(Run):
     # -- estimates ----------------------------------------------------------------------------------------------
 
     def _multiplied(self) -> Array:
-        """(n, G K): the c that multipliers, which add up to 0, multiply, less what groups have in common."""
+        """(n, G K): the c that multipliers multiply; where these add up to 0, less what groups have in common."""
         c = self._estimated().c
+        if self._goal.ratio is not None or self._goal.is_fraction:  # groups are held to a common value
+            return c.reshape(len(c), -1)
         return (c - c.mean(1)[:, None]).reshape(len(c), -1)  # type: ignore[no-any-return]
 
     def _probability(self) -> Array:
@@ -612,7 +626,10 @@ class PostProcessingRun(Run):
             return given
         plan, usual = self.plan, 0.0
         if self._sizes.size:
-            usual = default_tolerance(plan.least, plan.dead_zone, self._population_rates, self._sizes, self._sum_noise)
+            # Of classes the largest of many differences is compared, which chance makes larger than one of them.
+            several = math.sqrt(math.log(2 * len(given)) / math.log(2)) if self._several else 1.0
+            zone = several * plan.dead_zone
+            usual = default_tolerance(plan.least, zone, self._population_rates, self._sizes, self._sum_noise)
         return np.where(missing, usual, given)
 
     def violation_stddev(self) -> float:
