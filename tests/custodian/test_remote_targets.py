@@ -1,10 +1,12 @@
 """Several classes and numbers against a custodian: the same models and measurements as in memory, or one sentence."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from service_fixtures import DATA, DELTA, IDS, KEYS, LABELS, copied_ledger, frame, make_folder, served
 
 from justitia import (
@@ -15,6 +17,7 @@ from justitia import (
     PrivacyLedger,
     measure,
 )
+from justitia.cli import cli
 from justitia.custodian import Custodian
 from justitia.privacy.mechanisms import SeededNoise
 
@@ -108,3 +111,18 @@ def test_rows_that_are_too_wide_for_the_custodian_are_refused_before_any_debit(k
             model(kind).fit(DATA.X, TARGETS[kind], sensitive_features=holder, ledger=own)
     assert own.releases == ()
     assert DurableLedger.open(folder / "populations" / "people.ledger").releases == ()
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_commands_of_classes_and_numbers_query_the_custodian(kind: str, folder: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    DATA.X.assign(y=TARGETS[kind], id=IDS).to_csv(rows, index=False)
+    with served(folder) as url:
+        asked = ("--custodian", url, "--population", "people", "--key", "id", "--json")
+        train = ("train", rows, "--target", "y", "--tolerance", 0.3, "--out", tmp_path / "model", "--small-groups")
+        evaluate = ("evaluate", tmp_path / "model", rows, "--epsilon", 0.5)
+        measured = ("measure", rows, "--decision", "y", "--epsilon", 0.5)
+        for words in (train, evaluate, measured):
+            found = CliRunner().invoke(cli, [str(word) for word in (*words, *asked)])
+            assert found.exit_code == 0, found.output
+            assert url in json.loads(found.stdout)["certificate"]["custodian"]
