@@ -249,7 +249,9 @@ def _pictures(contents: Contents) -> dict[str, Any]:
         if measured.scores is not None:
             pictures["gap_curve"] = charts.gap_curve_chart(measured.scores["curve"], measured.confidence)
         if measured.distribution is not None:
-            pictures["gap_curve"] = charts.gap_curve_chart(measured.distribution["curve"], measured.confidence)
+            pictures["gap_curve"] = charts.gap_curve_chart(
+                measured.distribution["curve"], measured.confidence, place="level"
+            )
     return pictures | {
         "curve": None if contents.curve is None else charts.curve_chart(contents.curve),
         "history": charts.history_charts(contents.history, contents.columns),

@@ -145,7 +145,8 @@ def _violation_rows(
             rows += _tolerance_line(scale, tolerance, y - ROW, y)
             y += 18
         y += 10
-    axis = svg.bottom_axis(scale, y, top, UNITS.get(pairs[0][0].notion, "difference of rates"))
+    shares = "shares" if set(NUMBER_METRICS) & set(measured.overall) else "rates"
+    axis = svg.bottom_axis(scale, y, top, UNITS.get(pairs[0][0].notion, f"difference of {shares}"))
     parts += [axis, *rows]
     return y
 
@@ -438,8 +439,14 @@ def impact_chart(impact: Mapping[str, Any], confidence: float) -> Chart | None:
     return Chart("impact-chart", "Impact ratios with bounds", described, bottom + AXIS, tuple(parts), tuple(marks))
 
 
-def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float) -> Chart | None:
-    """Gap between each group's share above a threshold and that of all rows, over thresholds; strokes are bounds."""
+def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float, *, place: str = "threshold") -> Chart | None:
+    """Gap between each group's share above a threshold and that of all rows, over thresholds; strokes are bounds.
+
+    Parameters
+    ----------
+    place : str
+        What a threshold is called: a level, of predicted numbers.
+    """
     known_ones = [one for one in curve if known(one["gap"])]
     thresholds = [one["threshold"] for one in known_ones]
     if not known_ones or min(thresholds) == max(thresholds):
@@ -450,7 +457,7 @@ def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float) -> Ch
     y_scale = Scale(*svg.span([0.0, *ends]), height - AXIS, 8.0)
     parts = [
         svg.left_axis(y_scale, x_scale.start, end, ""),
-        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "threshold"),
+        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, place),
         svg.line(x_scale.start, y_scale(0.0), end, y_scale(0.0), class_="axis"),
     ]
     marks: list[Mark] = []
@@ -467,4 +474,4 @@ def gap_curve_chart(curve: Sequence[Mapping[str, Any]], confidence: float) -> Ch
         parts += [svg.sign(end + 14, beside, series)]
         parts += [svg.label(end + 24, beside, svg.shortened(group, WIDTH - end - 24))]
     described = "; ".join(mark.text for mark in marks)
-    return Chart("gap-curve", "Gap to all rows at every threshold", described, height, tuple(parts), tuple(marks))
+    return Chart("gap-curve", f"Gap to all rows at every {place}", described, height, tuple(parts), tuple(marks))
