@@ -253,7 +253,7 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     dual = _Dual(gain, constraints, limits)
     warm = start is not None and limits.mix is None
     z = dual.free(start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half))))
-    widths = SMOOTHING[2:] if warm else SMOOTHING
+    widths: tuple[float, ...] = SMOOTHING[2:] if warm else SMOOTHING
     if gain.shape[1] > 1 and len(gain) > 2 * ROUGH:  # where to start from: a part of the rows is enough
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
         for width in widths[:-1]:

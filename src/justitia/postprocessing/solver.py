@@ -480,7 +480,8 @@ class PostProcessingRun(Run):
         if not self._several:
             return self.tolerances
         known = np.sort((self._sum_noise / self._sizes) ** 2, axis=0)[-2:].sum(0) ** 0.5
-        return np.minimum(np.maximum(self.tolerances, known), 1.0)
+        held: Array = np.minimum(np.maximum(self.tolerances, known), 1.0)
+        return held
 
     @property
     def _gains(self) -> Gains:
