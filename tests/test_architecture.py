@@ -328,7 +328,7 @@ REPORT_IMPORTS = {
     *("engines", "privacy.accounting", "privacy.ledger", "exceptions", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
-    *("regressor", "tasks", "metrics.means"),  # what a model predicts, and names of means
+    *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution
 }
 
 

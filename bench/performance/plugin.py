@@ -103,7 +103,7 @@ def both_rules(
     base, calibration, _ = run.model
     eta = calibration(base.predict(inputs))
     rows = Block(0, inputs.numbers, np.zeros(len(eta), np.float32), np.ones(len(eta), np.float32), eta)
-    own, likely = (np.stack(run._memberships.both_labels(block)) for block in (run._sample, rows))
+    own, likely = (run._memberships.by_label(block) for block in (run._sample, rows))
     exact, deployed = [], []
     for tolerance in TOLERANCES:
         here = session.follow(session, tolerance)

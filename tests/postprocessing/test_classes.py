@@ -34,8 +34,14 @@ X, Y, A = population()
 
 
 def made(**changes: Any) -> LagrangianDualClassifier:
-    usual: dict[str, Any] = {"epsilon": 8.0, "groups": ["f", "m"], "base": LogisticRegression(), "tolerance": 0.02}
-    usual |= {"random_state": 0, "noise_seed": 0}
+    usual: dict[str, Any] = {
+        "epsilon": 8.0,
+        "groups": ["f", "m"],
+        "base": LogisticRegression(),
+        "tolerance": 0.02,
+        "random_state": 0,
+        "noise_seed": 0,
+    }
     return LagrangianDualClassifier(**usual | changes)
 
 
