@@ -359,7 +359,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         if plan_of(self).trains_network:
             return made
         quota = read_quota(self.quota, task)
-        goal = Goal.of(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
+        goal = Goal.from_notions(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
         return replace(made, given_goal=goal)
 
     def _read_files(

@@ -38,7 +38,7 @@ class Goal:
     quota: Array | None = None
 
     @classmethod
-    def of(
+    def from_notions(
         cls,
         notions: Sequence[FairnessNotion],
         classes: Sequence[object],
@@ -102,7 +102,7 @@ class Goal:
 def population_rates(
     table: RateTable, labels: NDArray[np.generic], actions: NDArray[np.generic], weight: Array
 ) -> Array:
-    """(K,): rates of everybody, public; 0 for an event without rows."""
+    """(K,): rates of all rows, public; 0 for an event without rows."""
     codes, decided = labels.astype(np.int64), actions.astype(np.int64)
     events = table.events[codes] * weight[:, None]
     sizes = events.sum(0)

@@ -91,12 +91,12 @@ def program_of(table: RateTable, utility: Array, joint: Array, weight: Array, to
 
 def agree(table: RateTable, utility: Array, joint: Array, weight: Array, tolerance: Array) -> None:
     """The value of the dual is that of the program, utilities of the first action apart."""
-    some = Constraints.of(table, joint, weight)
+    some = Constraints.from_table(table, joint, weight)
     gain = utility[:, 1:] - utility[:, :1]
-    found = minimise(gain, some, Limits.of(tolerance, len(table.names)))
+    found = minimise(gain, some, Limits.from_tolerance(tolerance, len(table.names)))
     best, _ = program_of(table, utility, joint, weight, tolerance).solve()
     assert found.value + some.weight @ utility[:, 0] == pytest.approx(best, abs=3e-4)
-    assert sharp_value(gain, some, Limits.of(tolerance, len(table.names)), found.lam) == pytest.approx(
+    assert sharp_value(gain, some, Limits.from_tolerance(tolerance, len(table.names)), found.lam) == pytest.approx(
         best - some.weight @ utility[:, 0], abs=1e-4
     )
     assert found.lam.sum(0) == pytest.approx(np.zeros(len(table.names)), abs=1e-8)
@@ -164,8 +164,8 @@ def test_quota_of_an_action(labels: int, groups: int) -> None:
     table = get_notion("demographic_parity").rates(range(labels))
     quota = np.full(labels - 1, np.nan)
     quota[0] = 0.2
-    some, gain = Constraints.of(table, joint, weight), p[:, 1:] - p[:, :1]
-    limits = Limits.of(0.05, len(table.names), quota)
+    some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
+    limits = Limits.from_tolerance(0.05, len(table.names), quota)
     found = minimise(gain, some, limits)
     program = program_of(table, p, joint, weight, np.full(len(table.names), 0.05))
     share = np.zeros(p.shape)
@@ -181,8 +181,8 @@ def test_quota_of_an_action(labels: int, groups: int) -> None:
 def test_ratio_of_the_smallest_to_the_largest_rate(groups: int, ratio: float) -> None:
     p, joint, weight = population(groups, 2)
     table = get_notion("demographic_parity").rates()
-    some, gain = Constraints.of(table, joint, weight), p[:, 1:] - p[:, :1]
-    found = minimise_ratio(gain, some, Limits.of(0.0, 1), ratio)
+    some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
+    found = minimise_ratio(gain, some, Limits.from_tolerance(0.0, 1), ratio)
     program = Program(p, weight, more=1)  # the largest rate is one more unknown
     for a in range(groups):
         rate = program.rate(table, joint, a, 0)
@@ -195,8 +195,8 @@ def test_ratio_of_the_smallest_to_the_largest_rate(groups: int, ratio: float) ->
 def test_ratio_that_the_best_decisions_have_costs_nothing() -> None:
     p, joint, weight = population(3, 2)
     table = get_notion("demographic_parity").rates()
-    some, gain = Constraints.of(table, joint, weight), p[:, 1:] - p[:, :1]
-    assert not minimise_ratio(gain, some, Limits.of(0.0, 1), 0.01).lam.any()
+    some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
+    assert not minimise_ratio(gain, some, Limits.from_tolerance(0.0, 1), 0.01).lam.any()
 
 
 def precision_table() -> RateTable:
@@ -212,7 +212,7 @@ def precision_table() -> RateTable:
 def test_predictive_parity(groups: int, tolerance: float) -> None:
     p, joint, weight = population(groups, 2, seed=3)
     table = precision_table()
-    some, gain = Constraints.of(table, joint, weight), p[:, 1:] - p[:, :1]
+    some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
     found, rho = minimise_fraction(gain, some, tolerance)
 
     def program_at(value: float) -> float:
@@ -232,7 +232,7 @@ def test_predictive_parity(groups: int, tolerance: float) -> None:
 def rates_meet(make: Callable[[Array, Constraints], Array], table: RateTable, labels: int) -> Array:
     """(G, K): rates of the decisions of a fine population, where no atom counts for much."""
     p, joint, weight = population(3, labels, seed=5, n=20_000)
-    some = Constraints.of(table, joint, weight)
+    some = Constraints.from_table(table, joint, weight)
     return make(p[:, 1:] - p[:, :1], some)
 
 
@@ -242,7 +242,7 @@ def test_decisions_of_a_fine_population_meet_the_tolerance(notion: str) -> None:
     for tolerance in (0.0, 0.02):
 
         def rates(gain: Array, some: Constraints, tolerance: float = tolerance) -> Array:
-            found = minimise(gain, some, Limits.of(tolerance, len(table.names)))
+            found = minimise(gain, some, Limits.from_tolerance(tolerance, len(table.names)))
             return some.rates(decide(gain, some, found.lam))
 
         assert np.ptp(rates_meet(rates, table, 4), axis=0).max() <= tolerance + 2e-3
@@ -252,7 +252,7 @@ def test_ratio_and_quota_of_a_fine_population_are_met() -> None:
     table = get_notion("demographic_parity").rates()
 
     def rates(gain: Array, some: Constraints) -> Array:
-        limits = Limits.of(0.0, 1, np.array([0.3]))
+        limits = Limits.from_tolerance(0.0, 1, np.array([0.3]))
         found = minimise_ratio(gain, some, limits, 0.8)
         decided = decide(gain, some, found.lam, found.quota)
         assert some.weight @ decided == pytest.approx(0.3, abs=2e-3)
@@ -276,7 +276,11 @@ def test_predictive_parity_of_a_fine_population_is_met() -> None:
 def test_start_from_a_problem_nearby_gives_the_same_value() -> None:
     p, joint, weight = population(3, 4)
     table = get_notion("equalized_odds").rates(range(4))
-    some, gain, limits = Constraints.of(table, joint, weight), p[:, 1:] - p[:, :1], Limits.of(0.03, 16)
+    some, gain, limits = (
+        Constraints.from_table(table, joint, weight),
+        p[:, 1:] - p[:, :1],
+        Limits.from_tolerance(0.03, 16),
+    )
     cold = minimise(gain, some, limits)
     near = minimise(gain, replace(some, b=some.b + 0.01 * np.arange(3)[:, None]), limits)
     warm = minimise(gain, some, limits, near.lam)

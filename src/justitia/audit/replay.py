@@ -221,7 +221,7 @@ def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: 
     reader = SensitiveVault(
         sensitive_features, groups=model.groups, ledger=open_ledger, missing_marker=model.missing_marker
     )
-    codes = reader.reveal(purpose="audit: the auditor knows everybody's attribute")
+    codes = reader.reveal(purpose="audit: the auditor knows all attributes")
     noise_seed = seed if model.noise_seed is None else model.noise_seed
     twin = RecordingClassifier(**neutral_parameters(model, reader.n_groups, seed or 0) | {"noise_seed": noise_seed})
     with warnings.catch_warnings():

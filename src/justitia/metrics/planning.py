@@ -66,7 +66,7 @@ class PublicCounts:
 
 def _rates(counts: PublicCounts, notion: Any) -> RateTable:
     """The rates that one or several notions compare."""
-    return Goal.of(get_notions(notion), counts.classes or (0, 1)).table
+    return Goal.from_notions(get_notions(notion), counts.classes or (0, 1)).table
 
 
 def _sizes(counts: PublicCounts, notion: Any) -> NDArray[np.float64]:

@@ -76,7 +76,7 @@ class Constraints:
     sizes : ndarray (G, K)
         Shares of the groups in each event, by which sums are divided.
     b : ndarray (G, K)
-        Rates of the first action for everybody, and what is known to be missing in the estimate.
+        Rates of the first action for all rows, and what is known to be missing in the estimate.
     weight : ndarray (n,)
         Of each row in the mean; they add up to 1.
     """
@@ -89,7 +89,7 @@ class Constraints:
     weight: Array
 
     @classmethod
-    def of(cls, table: RateTable, joint: Array, weight: Array) -> Constraints:
+    def from_table(cls, table: RateTable, joint: Array, weight: Array) -> Constraints:
         """The rates of a table, written with posteriors of rows that count this often."""
         share = weight / weight.sum()
         sizes = np.maximum(np.einsum("n,yna,yk->ak", share, joint, table.events), 1e-9)
@@ -162,7 +162,7 @@ class Limits:
     worth: float | Array = MOST_WORTH
 
     @classmethod
-    def of(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> Limits:
+    def from_tolerance(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> Limits:
         """Largest differences of this many rates."""
         half: Array = np.broadcast_to(np.asarray(tolerance, dtype=np.float64) / 2, (rates,))
         return cls(half, quota=quota)
@@ -210,7 +210,7 @@ def constraints_of(notion: FairnessNotion, eta: Array, q0: Array, q1: Array, wei
     weight : ndarray (n,)
         How often a row counts.
     """
-    return Constraints.of(notion.rates(), joint_of(eta, np.stack([q0, q1])), weight)
+    return Constraints.from_table(notion.rates(), joint_of(eta, np.stack([q0, q1])), weight)
 
 
 def joint_of(prediction: Array, q: Array) -> Array:
@@ -230,7 +230,7 @@ def solve(
     gain: Array, constraints: Constraints, tolerance: float | Array | Limits, start: Array | None = None
 ) -> Array:
     """(G, K): the multipliers that minimise the dual; see :func:`minimise`."""
-    limits = tolerance if isinstance(tolerance, Limits) else Limits.of(tolerance, constraints.b.shape[1])
+    limits = tolerance if isinstance(tolerance, Limits) else Limits.from_tolerance(tolerance, constraints.b.shape[1])
     return minimise(gain, constraints, limits, start).lam
 
 
@@ -269,7 +269,7 @@ def reach(
     goal: Goal, gain: Array, constraints: Constraints, tolerance: Array, start: Array | None = None
 ) -> Multipliers:
     """Minimise the dual of a goal with these largest differences of its K rates."""
-    limits = Limits.of(tolerance, len(goal.table.names), goal.quota)
+    limits = Limits.from_tolerance(tolerance, len(goal.table.names), goal.quota)
     if constraints.actions > 1:  # few people cannot be worth the accuracy of all
         limits = replace(limits, worth=np.minimum(WORTH_PER_SHARE * constraints.sizes.min(0), MOST_WORTH))
     if goal.ratio is not None:

@@ -40,7 +40,7 @@ class PostProcessing(Method):
     def check(self) -> None:
         """Refuse a notion that does not compare decisions."""
         if self.problem.given_goal is None:
-            Goal.of([self.problem.notion], self.problem.task.classes)
+            Goal.from_notions([self.problem.notion], self.problem.task.classes)
 
     def shape(self) -> str:
         """What the base is."""

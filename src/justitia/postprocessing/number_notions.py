@@ -343,7 +343,7 @@ class EqualErrors(NumberNotion):
         m, joint, share = given.m[rows], given.joint[:, rows], given.share[rows]
         grid, table = self.grid(m), self.table(self.grid(m))
         scale = USUAL_GAIN / max(float(given.share @ self.expected(given.joint.sum(2), given.m)), 1e-9)
-        rates = Constraints.of(replace(table, values=scale * table.values), joint, share)
+        rates = Constraints.from_table(replace(table, values=scale * table.values), joint, share)
         worth = -scale * (m[:, None] - grid) ** 2
         rates = replace(rates, b=rates.b + scale * b.T)
         return solve(worth[:, 1:] - worth[:, :1], rates, scale * tolerance, _transposed(start)).T

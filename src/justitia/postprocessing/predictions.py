@@ -114,7 +114,7 @@ class Evaluation:
     cells: Array
 
     @classmethod
-    def of(cls, sums: Array, groups: int, rates: int) -> Evaluation:
+    def from_sums(cls, sums: Array, groups: int, rates: int) -> Evaluation:
         """From the sums of :class:`EvaluatePredictions`."""
         ends = np.cumsum([groups, rates * groups, rates * groups, 1, rates, rates])
         sizes, cut, uncut, total, first, second, cells = np.split(sums, ends)

@@ -139,8 +139,8 @@ class NumberRun(Run):
         self._variances = alone.share @ (values - alone.share @ values) ** 2  # (K,): public, of the base
         if self.notion.power == 0:
             self._variances = np.full(len(self._variances), 0.25)  # some level is near the middle
-        heaviest = self.source.max_weight * self._each
-        bounds = heaviest, heaviest * max(even_check_bound(self.notion, self.notion.count, values), 1e-6)
+        max_weight = self.source.max_weight * self._each
+        bounds = max_weight, max_weight * max(even_check_bound(self.notion, self.notion.count, values), 1e-6)
         self._sum_noise = all_releases_stddev(
             self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups
         )
@@ -293,7 +293,7 @@ class NumberRun(Run):
         """A pass over all rows; how far the posteriors of the sample are off goes into the constraint."""
         step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
         sums = self.source.run(EvaluatePredictions(self._prediction_rule(), step)).astype(np.float64) * step
-        found = Evaluation.of(sums, self._groups, self.notion.count)
+        found = Evaluation.from_sums(sums, self._groups, self.notion.count)
         self._shift = found.uncut - self.notion.estimated(self._known(), self.predictions())
         return found
 

@@ -339,10 +339,10 @@ class PostProcessingRun(Run):
         longest = float(np.linalg.norm(self._table.events, axis=1).max())
         if self._several:
             longest = float(np.linalg.norm(centred_table(self._table, rates[None]), axis=3).max())
-        heaviest = source.max_weight * self._each * longest
-        longer = heaviest * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
+        max_weight = source.max_weight * self._each * longest
+        longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, (heaviest, longer), self._groups
+            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
         )
 
     # -- queries ------------------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ class PostProcessingRun(Run):
         """Take the memberships with these weights as p(a | x, y) from now on."""
         self._memberships = Memberships(self._rows, weights)
         joint = self._joint(self._memberships.by_label(self._sample))
-        self._constraints = Constraints.of(self._table, joint, self.problem.weight.astype(np.float64))
+        self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
         own = self._evaluate_cells()[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
@@ -594,8 +594,8 @@ class PostProcessingRun(Run):
         if self._constraints is None:
             return None
         actions, problem = decided(scores), self.problem
-        everybody = population_rates(self._table, problem.codes, actions, problem.weight.astype(np.float64))
-        found: Array = self._constraint(self._decides).rates(actions) - everybody
+        population = population_rates(self._table, problem.codes, actions, problem.weight.astype(np.float64))
+        found: Array = self._constraint(self._decides).rates(actions) - population
         return found
 
     def _excess(self, rates: Array) -> float:

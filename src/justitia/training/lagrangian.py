@@ -71,7 +71,7 @@ class Problem:
     @cached_property
     def goal(self) -> Goal:
         """Which rates are compared, and how."""
-        return self.given_goal or Goal.of([self.notion], self.task.classes)
+        return self.given_goal or Goal.from_notions([self.notion], self.task.classes)
 
     @cached_property
     def codes(self) -> Array:
