@@ -5,15 +5,19 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from justitia import (
     BudgetExceeded,
     DurableLedger,
     LagrangianDualClassifier,
+    LagrangianDualRegressor,
     MomentsPlan,
+    PostProcessingPlan,
     PrivacyLedger,
     SearchResult,
     private_search,
@@ -161,6 +165,123 @@ def test_base_that_is_fitted_already_is_asked_once_per_candidate(people: Any, mo
     assert seen == [["predict_proba 1.0"] * 2] * 2
 
 
+class Nosy(LogisticRegression):
+    """A base that keeps a record of whoever asks for its parameters or predictions."""
+
+    def get_params(self, deep: bool = True) -> Any:
+        CALLS.append("get_params")
+        return super().get_params(deep)
+
+    def predict_proba(self, X: Any) -> Any:
+        CALLS.append("predict_proba")
+        return super().predict_proba(X)
+
+
+@pytest.mark.parametrize("options", [{}, {"quota": 0.3}])
+def test_fitted_base_is_neither_asked_nor_read_in_a_trial(
+    people: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    base = Nosy().fit(people.X, people.y)
+    model = LagrangianDualClassifier(epsilon=8.0, groups=["f", "m"], base=base, random_state=0, **options)
+    seen = []
+    for k in (1, 6):
+        CALLS.clear()
+        monkeypatch.setattr("justitia.search.draw_trials", lambda *_, k=k: k)
+        search(model, people, [{"threshold": 0.4}, {"threshold": 0.6}])
+        seen.append(list(CALLS))
+    assert seen[0] == seen[1]
+
+
+PLAN = PostProcessingPlan(checks=1, levels=4)
+
+
+def classes_of(people: Any) -> NDArray[np.int64]:
+    """Three classes, the third where a feature is large."""
+    return np.where(people.X[:, 2] > 0.5, 2, people.y)
+
+
+def classifier(**options: Any) -> LagrangianDualClassifier:
+    usual: dict[str, Any] = {"epsilon": 8.0, "groups": ["f", "m"], "plan": PLAN, "random_state": 0, "noise_seed": 0}
+    return LagrangianDualClassifier(**usual | {"base": LogisticRegression()} | options)
+
+
+def regressor(**options: Any) -> LagrangianDualRegressor:
+    usual: dict[str, Any] = {"epsilon": 8.0, "groups": ["f", "m"], "plan": PLAN, "random_state": 0, "noise_seed": 0}
+    return LagrangianDualRegressor(**usual | {"base": LinearRegression()} | options)
+
+
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ({}, {}),
+        ({"notion": ["demographic_parity", "accuracy_parity"], "tolerance": [0.1, 0.2]}, {}),
+        ({"notion": "conditional_demographic_parity"}, {"strata": np.arange(120) % 2}),
+        ({"quota": {2: 0.2}}, {}),
+    ],
+    ids=str,
+)
+def test_search_over_bases_of_several_classes_debits_once(
+    people: Any, options: dict[str, Any], given: dict[str, Any]
+) -> None:
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    candidates = [{"base": LogisticRegression(C=c)} for c in (0.01, 1.0)]
+    given = given | {"sensitive_features": people.a, "trials": 3.0, "ledger": ledger}
+    found = private_search(classifier(**options), candidates, people.X, classes_of(people), **given)
+    assert [one.purpose for one in ledger.releases] == ["search over candidates"]
+    assert 7.99 < found.certificate.epsilon <= 8.0
+    assert found.parameters in candidates
+    assert set(found.model.predict(people.X)) <= {0, 1, 2}
+
+
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+def test_search_over_bases_of_a_number_takes_the_one_with_the_best_r2(people: Any) -> None:
+    y = 3 * people.X[:, 0] + people.X[:, 1]
+    candidates = [{"base": Ridge(alpha=alpha)} for alpha in (1e6, 1e-3)]
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    found = private_search(
+        regressor(tolerance=0.5),
+        candidates,
+        people.X,
+        y,
+        sensitive_features=people.a,
+        trials=8.0,
+        violation=1.0,
+        ledger=ledger,
+    )
+    assert [one.purpose for one in ledger.releases] == ["search over candidates"]
+    assert found.parameters == candidates[1]
+    assert 0.5 < found.score <= 1.0  # no penalty: the score is R2
+    assert isinstance(found.model, LagrangianDualRegressor)
+    assert found.model.certificate_ == found.certificate
+    assert found.model.predict(people.X).shape == (120,)
+
+
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+@pytest.mark.parametrize("kind", ["classes", "number"])
+def test_tolerances_of_classes_and_of_numbers_share_the_releases_of_one_model(people: Any, kind: str) -> None:
+    model: Any = classifier() if kind == "classes" else regressor()
+    y, quality = (classes_of(people), "accuracy") if kind == "classes" else (people.X[:, 0], "r2")
+    ledger = PrivacyLedger(epsilon=8.0, delta=1e-5)
+    candidates = [{"tolerance": 0.02}, {"tolerance": 0.4}]
+    found = private_search(model, candidates, people.X, y, sensitive_features=people.a, violation=0.1, ledger=ledger)
+    assert [one.purpose for one in ledger.releases] == ["moments", "decisions"]
+    assert found.table is not None
+    excess = (found.table["noisy_violation"] - 0.1).clip(lower=0)
+    assert found.table["score"].tolist() == pytest.approx((found.table[quality] - excess).tolist())
+    assert found.score == found.table["score"].max()
+
+
+def test_search_over_numbers_refuses_strata_and_parameters_of_classifiers(people: Any) -> None:
+    given: dict[str, Any] = {"sensitive_features": people.a}
+    with pytest.raises(ValueError, match="expected no strata with a LagrangianDualRegressor"):
+        private_search(regressor(), [{"base": Ridge()}], people.X, people.X[:, 0], strata=people.y, **given)
+    with pytest.raises(ValueError, match="expected parameters of the model in candidates, got 'module'"):
+        private_search(regressor(), [{"module": (4,)}], people.X, people.X[:, 0], **given)
+    with pytest.raises(ValueError, match="notion is the same for all candidates"):
+        private_search(regressor(), [{"notion": "mean_parity"}], people.X, people.X[:, 0], **given)
+
+
 def test_public_tables_and_functions_that_make_modules_are_read_once_per_candidate(
     people: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,5 +361,5 @@ def test_wrong_input_is_refused_before_anything_is_paid(
 def test_infinite_epsilon_and_other_estimators_are_refused(people: Any, make: Any) -> None:
     with pytest.raises(ValueError, match="expected a positive and finite epsilon to search with"):
         search(make(epsilon=math.inf), people)
-    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier, got 'str'"):
+    with pytest.raises(TypeError, match="expected a LagrangianDualClassifier or a LagrangianDualRegressor, got 'str'"):
         search("model", people)  # type: ignore[arg-type]

@@ -139,14 +139,14 @@ def tradeoff(
         trained = session.train()
         session.check_spent()
         first._keep(session, trained)
-        points = {grid[0]: (first, accuracy_and_violation(first, session))}
+        points = {grid[0]: (first, _point(grid[0], session))}
         for branch in _branches(grid):
             here, lam = session, trained.lam
             for tolerance in branch:
                 here = session.follow(here, tolerance)
                 found = here.train(start=lam)
                 sibling, lam = _sibling(first, here, found, tolerance), found.lam
-                points[tolerance] = (sibling, accuracy_and_violation(sibling, here))
+                points[tolerance] = (sibling, _point(tolerance, here))
     models, rows = zip(*(points[tolerance] for tolerance in grid), strict=True)
     if ledger is None:
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
@@ -180,13 +180,14 @@ def _sibling(first: Model, session: Session, trained: Trained, tolerance: float)
     return model
 
 
-def accuracy_and_violation(model: Model, session: Session) -> dict[str, float]:
-    """Public accuracy where it was not learned, and noised violation of all training rows."""
+def _point(tolerance: float | None, session: Session) -> dict[str, float]:
+    """One row of the table."""
+    return {"tolerance": math.nan if tolerance is None else float(tolerance), **quality_and_violation(session)}
+
+
+def quality_and_violation(session: Session) -> dict[str, float]:
+    """Public accuracy, or R2, where it was not learned, and noised violation of all training rows."""
     run = session.run
     scores, held = run.scores(), run.held_out()
     gap = run.gap(scores)
-    return {
-        "tolerance": math.nan if model.tolerance is None else float(model.tolerance),
-        **run.public_scores(scores, held),
-        "noisy_violation": math.nan if gap is None else largest_gap(gap),
-    }
+    return {**run.public_scores(scores, held), "noisy_violation": math.nan if gap is None else largest_gap(gap)}

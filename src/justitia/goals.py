@@ -56,7 +56,7 @@ class Goal:
         """
         tables = []
         for one in notions:
-            made = one.rates(classes)
+            made = checked_table(one.rates(classes), len(classes), one.name)
             if strata:
                 made = made.within(strata) if one.within_strata else made.in_all(len(strata))
             tables.append(made)
@@ -97,6 +97,28 @@ class Goal:
     def excess(self, rates: Array, tolerance: Array) -> float:
         """How far the worst number is beyond what is allowed; negative if all are within."""
         return float((self.violations(rates) - self.allowed(tolerance)).max())
+
+
+def checked_table(table: RateTable, labels: int, name: str) -> RateTable:
+    """The table of a notion, whose numbers bound what one row adds to a release.
+
+    Raises
+    ------
+    ValueError
+        If it has other shapes, or numbers that are no rates.
+    """
+    rates = len(table.names)
+    events, values = np.asarray(table.events, dtype=np.float64), np.asarray(table.values, dtype=np.float64)
+    fits = rates > 0 and events.shape == (labels, rates) and values.shape == (labels, labels, rates)
+    # Comparisons with NaN are false, so it is refused with what is too large.
+    if not fits or not (np.isin(events, (0.0, 1.0)).all() and ((values >= 0) & (values <= 1)).all()):
+        raise ValueError(
+            f"expected rates of {name!r} with events of shape ({labels}, K) that are 0 or 1 and values of shape "
+            f"({labels}, {labels}, K) between 0 and 1, got others; correct its method rates."
+        )
+    if not events.any(0).all():
+        raise ValueError(f"expected a label in the event of every rate of {name!r}, got none; leave that rate out.")
+    return RateTable(events, values, table.names)
 
 
 def population_rates(

@@ -42,6 +42,9 @@ from justitia.training.method import Trained
 from justitia.training.same_rows import rows_digest
 from justitia.training.session import Session, Settings, open_session
 
+#: Width of the range of y, at least and at most: beyond, its square would be no number or 0.
+NARROWEST, WIDEST = 1e-100, 1e100
+
 
 class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     r"""Regressor that treats groups alike, private in the sensitive attribute.
@@ -318,7 +321,7 @@ def read_bounds(bounds: Any, smallest: float, largest: float) -> tuple[float, fl
     if bounds is None:
         if smallest == largest:
             raise ValueError(f"expected different numbers in y, got {smallest:g} in every row; pass rows that differ.")
-        return smallest, largest
+        return _check_width(smallest, largest)
     given = tuple(bounds) if isinstance(bounds, list | tuple | np.ndarray) else ()
     numeric = len(given) == 2 and all(isinstance(one, numbers.Real) and math.isfinite(float(one)) for one in given)
     if not numeric or not given[0] < given[1]:
@@ -328,6 +331,16 @@ def read_bounds(bounds: Any, smallest: float, largest: float) -> tuple[float, fl
         raise ValueError(
             f"expected every y between {low:g} and {high:g}, got numbers from {smallest:g} to {largest:g}; widen "
             "bounds, or cut y off."
+        )
+    return _check_width(low, high)
+
+
+def _check_width(low: float, high: float) -> tuple[float, float]:
+    """A range whose square is a number that can be computed with."""
+    if not NARROWEST <= high - low <= WIDEST:
+        raise ValueError(
+            f"expected a range of y between {NARROWEST:g} and {WIDEST:g} wide, got {low:g} to {high:g}; pass y in "
+            "another unit."
         )
     return low, high
 

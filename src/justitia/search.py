@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from justitia._validate import check_nonnegative, check_positive
-from justitia.curve import accuracy_and_violation, tradeoff
+from justitia.curve import Model, quality_and_violation, tradeoff
 from justitia.engines import AS_PUBLISHED, engine_of
-from justitia.estimator import LagrangianDualClassifier, check_parameters, plan_of, unfitted
+from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
+from justitia.estimator import check_parameters as check_classifier
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
 from justitia.privacy.attribute import Attribute, HeldElsewhere
@@ -24,6 +26,8 @@ from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.persons import Persons
 from justitia.privacy.selection import calibrate_selection, draw_trials
 from justitia.privacy.vault import ledger_or_new, noise_from
+from justitia.regressor import LagrangianDualRegressor
+from justitia.regressor import check_parameters as check_regressor
 from justitia.training.history import names_of
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session
@@ -43,19 +47,20 @@ class SearchResult:
 
     Attributes
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         Fitted. After several trials its ``epsilon`` is the budget of one trial; what holds is the certificate.
     parameters : dict
         Of the candidate that won.
     score : float
-        Public accuracy less ``penalty`` times the noised violation beyond ``violation``, both on the training rows.
+        Public accuracy, or R2 of a regressor, less ``penalty`` times the noised violation beyond ``violation``, both on
+        the training rows.
     certificate : Certificate
         Of the whole search.
     table : DataFrame or None
         All candidates, if they shared the releases of one model: reading them then costs nothing.
     """
 
-    model: LagrangianDualClassifier
+    model: Model
     parameters: dict[str, Any]
     score: float
     certificate: Certificate
@@ -64,7 +69,7 @@ class SearchResult:
 
 @protects_attribute
 def private_search(
-    model: LagrangianDualClassifier,
+    model: Model,
     candidates: Sequence[Mapping[str, Any]],
     X: Any,
     y: Any,
@@ -76,6 +81,7 @@ def private_search(
     penalty: float = 1.0,
     sample_weight: Any = None,
     person: Any = None,
+    strata: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
@@ -86,7 +92,7 @@ def private_search(
 
     Parameters
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         What to train; its epsilon and delta are those of the whole search. It is not changed.
     candidates : sequence of dict
         Parameters of each candidate, for example ``[{"tolerance": 0.0}, {"module": (10,)}]``.
@@ -95,9 +101,11 @@ def private_search(
     shape : float
         Of the law of that number: 1 is geometric, 0 is logarithmic (cheaper, and one trial is more often all there is).
     violation, penalty : float
-        A noised violation beyond ``violation`` lowers the score by ``penalty`` times the excess.
-    X, y, sensitive_features, sample_weight, person, ledger
-        As in :meth:`LagrangianDualClassifier.fit`.
+        A noised violation beyond ``violation`` lowers the score by ``penalty`` times the excess. The violation is in
+        the units of a tolerance: of several notions or classes it is the largest of all rates, of "mean_parity" a
+        difference in units of y.
+    X, y, sensitive_features, sample_weight, person, strata, ledger
+        As in :meth:`LagrangianDualClassifier.fit`; a regressor has no strata.
 
     Raises
     ------
@@ -111,11 +119,12 @@ def private_search(
     * With a given list of groups and without a ``noise_seed``, the result is (epsilon, delta)-differentially private in
       the attribute of any one row or, with ``person``, of any one person (``docs/privacy.md``, 2.8).
     * The ledger is debited once, with the price of the whole search, before the first trial.
-    * Scores are made of public and noised numbers. Warnings and errors of trials that lose are not shown: they would be
-      a second answer.
+    * A score is a function of public rows and of the noised answers that its trial has paid for. It reads no attribute,
+      so it has no sensitivity of its own, whatever the target: the proof takes any order of a trial's outcomes.
+    * Warnings and errors of trials that lose are not shown: they would be a second answer.
     * The base of the label is fitted, and scores the training rows, once per candidate before the search is paid for,
-      whatever the number of trials. The same holds for reading X, y, ``sample_weight`` and ``person``, and for a
-      ``module`` that is a function. No progress bar is shown.
+      whatever the number of trials. The same holds for reading X, y, ``sample_weight``, ``person`` and ``strata``,
+      and for a ``module`` that is a function. No progress bar is shown.
 
     Not covered is code of yours that runs inside every trial and tells others how often it ran: a ``module`` of your
     own (its ``forward``, hooks and ``__deepcopy__``), a notion of your own, and labels, groups or a ``missing_marker``
@@ -123,13 +132,19 @@ def private_search(
     the number of trials.
     """
     sensitive_features = Attribute.from_container(sensitive_features)
-    if not isinstance(model, LagrangianDualClassifier):
-        raise TypeError(f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass an unfitted one.")
+    if not isinstance(model, LagrangianDualClassifier | LagrangianDualRegressor):
+        raise TypeError(
+            "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
+            f"{type(model).__name__!r}; pass an unfitted one."
+        )
+    if strata is not None and isinstance(model, LagrangianDualRegressor):
+        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
     aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
     listed = _check_candidates(model, candidates)
     data = {"X": X, "y": y, "sensitive_features": sensitive_features}
     data |= {"sample_weight": sample_weight, "person": person}
-    if plan_of(model).shares_answers and all(set(one) <= {"tolerance"} for one in listed):
+    data |= {} if strata is None else {"strata": strata}
+    if _is_curve(model, listed):
         return _shared(model, listed, data, aim, ledger)
     if isinstance(sensitive_features, HeldElsewhere):
         raise ValueError(
@@ -141,19 +156,27 @@ def private_search(
     return _repeated(model, listed, data, aim, check_positive("trials", trials), float(shape), ledger)
 
 
+def _is_curve(model: Model, candidates: list[dict[str, Any]]) -> bool:
+    """Whether the candidates are points of one trade-off curve: each has one tolerance and nothing else of its own."""
+    shares = isinstance(model, LagrangianDualRegressor) or plan_of(model).shares_answers
+    tolerances = [one.get("tolerance", model.tolerance) for one in candidates]
+    single = all(one is None or isinstance(one, numbers.Real) for one in tolerances)
+    return shares and single and all(set(one) <= {"tolerance"} for one in candidates)
+
+
 class _Aim(NamedTuple):
-    """The objective of a search: accuracy, less a penalty for a violation above the limit."""
+    """The objective of a search: accuracy or R2, less a penalty for a violation above the limit."""
 
     violation: float
     penalty: float
 
-    def score(self, accuracy: float, noisy_violation: float) -> float:
+    def score(self, quality: float, noisy_violation: float) -> float:
         """A number that grows with how good a model is; whatever is no number is worst."""
-        score = accuracy - self.penalty * max(0.0, noisy_violation - self.violation)
+        score = quality - self.penalty * max(0.0, noisy_violation - self.violation)
         return -math.inf if math.isnan(score) else score
 
 
-def _check_candidates(model: LagrangianDualClassifier, candidates: Any) -> list[dict[str, Any]]:
+def _check_candidates(model: Model, candidates: Any) -> list[dict[str, Any]]:
     if not isinstance(candidates, Sequence) or not all(isinstance(one, Mapping) for one in candidates):
         raise TypeError("expected candidates to be a sequence of dicts of parameters; pass [{'tolerance': 0.05}], say.")
     if not candidates:
@@ -164,16 +187,17 @@ def _check_candidates(model: LagrangianDualClassifier, candidates: Any) -> list[
             raise ValueError(f"{name} is the same for all candidates; set it on the model that you pass.")
         if name not in known:
             raise ValueError(f"expected parameters of the model in candidates, got {name!r}; see its get_params().")
-    engines = {engine_of(one.get("engine", model.engine), one.get("module", model.module)) for one in candidates}
-    if AS_PUBLISHED in engines:
-        raise ValueError(_NOT_GAUSSIAN)
+    if isinstance(model, LagrangianDualClassifier):
+        engines = {engine_of(one.get("engine", model.engine), one.get("module", model.module)) for one in candidates}
+        if AS_PUBLISHED in engines:
+            raise ValueError(_NOT_GAUSSIAN)
     if not 0 < model.epsilon < math.inf:
         raise ValueError(f"expected a positive and finite epsilon to search with, got {model.epsilon!r}.")
     return [dict(one) for one in candidates]
 
 
 def _shared(
-    model: LagrangianDualClassifier,
+    model: Model,
     candidates: list[dict[str, Any]],
     data: dict[str, Any],
     aim: _Aim,
@@ -182,16 +206,21 @@ def _shared(
     """One curve; the choice is post-processing of its table."""
     tolerances = [one.get("tolerance", model.tolerance) for one in candidates]
     curve = tradeoff(model, tolerances=tolerances, ledger=ledger, **data)
-    columns = (curve.table[name].to_numpy(float) for name in ("accuracy", "noisy_violation"))
-    scores = [aim.score(float(accuracy), float(noised)) for accuracy, noised in zip(*columns, strict=True)]
+    columns = (curve.table[name].to_numpy(float) for name in (_quality(model), "noisy_violation"))
+    scores = [aim.score(float(quality), float(noised)) for quality, noised in zip(*columns, strict=True)]
     table = curve.table.assign(score=scores)
     best = int(table["score"].to_numpy().argmax())
     chosen = curve.models[best]
     return SearchResult(chosen, {"tolerance": chosen.tolerance}, scores[best], curve.certificate, table)
 
 
+def _quality(model: Model) -> str:
+    """Name of the public number that a score begins with."""
+    return "r2" if isinstance(model, LagrangianDualRegressor) else "accuracy"
+
+
 def _repeated(
-    model: LagrangianDualClassifier,
+    model: Model,
     candidates: list[dict[str, Any]],
     data: dict[str, Any],
     aim: _Aim,
@@ -200,7 +229,7 @@ def _repeated(
     ledger: PrivacyLedger | None,
 ) -> SearchResult:
     """Debit the price of the best of K, draw K, and show the best alone."""
-    check_parameters(model)
+    (check_regressor if isinstance(model, LagrangianDualRegressor) else check_classifier)(model)
     if data["person"] is not None:
         data = data | {"person": Persons.from_ids(data["person"])}  # ids are read once, not in every trial
     plan = calibrate_selection(float(model.epsilon), float(model.delta), trials=trials, shape=shape)
@@ -231,7 +260,7 @@ def _repeated(
 class _Candidate(NamedTuple):
     """A candidate whose public part is done: its trials take it over, so that nobody can count them by it."""
 
-    model: LagrangianDualClassifier
+    model: Model
     session: Session
 
     def mu(self) -> float:
@@ -243,14 +272,14 @@ class _Candidate(NamedTuple):
         return math.sqrt(sum(spent))
 
 
-def _rehearsed(candidate: LagrangianDualClassifier, data: dict[str, Any]) -> _Candidate:
+def _rehearsed(candidate: Model, data: dict[str, Any]) -> _Candidate:
     """Check everything that can be wrong without the attribute, and fit the base of the label."""
     session = candidate._open(**data, ledger=_ledger_of_one(candidate))
     session.warn(stacklevel=5)
     return _Candidate(candidate, session)
 
 
-def _ledger_of_one(candidate: LagrangianDualClassifier) -> PrivacyLedger:
+def _ledger_of_one(candidate: Model) -> PrivacyLedger:
     """A ledger for one fit on its own: the search has paid."""
     return PrivacyLedger(epsilon=candidate.epsilon, delta=candidate.delta)
 
@@ -270,13 +299,14 @@ class _Outcome(NamedTuple):
 
     score: float
     pick: int
-    model: LagrangianDualClassifier
+    model: Model
     error: Exception | None = None
 
 
 def _trial(candidate: _Candidate, seed: int | None, pick: int, data: dict[str, Any], aim: _Aim) -> _Outcome:
     """One fit. Its warnings stay in its certificate and its error, if any, is an outcome like others: the worst."""
-    model = copy.copy(candidate.model).set_params(noise_seed=seed)
+    model = copy.copy(candidate.model)
+    model.noise_seed = seed  # not by set_params, which asks a user's base for its parameters: it could count trials
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -291,11 +321,11 @@ def _trial(candidate: _Candidate, seed: int | None, pick: int, data: dict[str, A
             return _Outcome(-math.inf, pick, model, error)
 
 
-def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> float:
-    """Accuracy and noised violation; an engine that would have to ask again is judged by its last answers."""
+def _score(model: Model, session: Session, aim: _Aim) -> float:
+    """Accuracy or R2, and noised violation; an engine that would have to ask again is judged by its last answers."""
     if session.plan.shares_answers:
-        row = accuracy_and_violation(model, session)
-        return aim.score(row["accuracy"], row["noisy_violation"])
+        found = quality_and_violation(session)
+        return aim.score(found[_quality(model)], found["noisy_violation"])
     history = model.history_
     gaps = history[names_of(model.history_columns_, "noisy_gap")].dropna()
     violation = gaps.tail(math.ceil(len(gaps) / 5)).mean().abs().max()
@@ -303,7 +333,7 @@ def _score(model: LagrangianDualClassifier, session: Session, aim: _Aim) -> floa
 
 
 def _shown(
-    best: _Outcome | None, model: LagrangianDualClassifier, candidates: list[dict[str, Any]], ledger: PrivacyLedger
+    best: _Outcome | None, model: Model, candidates: list[dict[str, Any]], ledger: PrivacyLedger
 ) -> SearchResult:
     """The winner, with the certificate of the search in the place of its own."""
     if best is None or best.error is not None:

@@ -13,12 +13,13 @@ import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
 from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
-from justitia.audit.replay import Canary, Recording, most_exposed, record, worst_canary
+from justitia.audit.replay import Canary, Model, Recording, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
-from justitia.engines import AS_PUBLISHED, engine_of
+from justitia.engines import AS_PUBLISHED, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.frames import protects_attribute
+from justitia.regressor import LagrangianDualRegressor
 
 ATTACKS = ("mechanism", "trajectory", "weights", "predictions", "one run")
 #: Largest number of people whose attributes the attack "one run" guesses.
@@ -29,11 +30,12 @@ __all__ = ["ATTACKS", "AuditResult", "Evidence", "audit"]
 
 @protects_attribute
 def audit(
-    model: LagrangianDualClassifier,
+    model: Model,
     X: Any,
     y: Any,
     *,
     sensitive_features: Any,
+    strata: Any = None,
     runs: int = 1000,
     attack: str = "mechanism",
     canary: int | Literal["worst"] = "worst",
@@ -51,18 +53,19 @@ def audit(
 
     Parameters
     ----------
-    model : LagrangianDualClassifier
+    model : LagrangianDualClassifier or LagrangianDualRegressor
         Settings to audit; it is neither fitted nor changed. ``groups`` have to be given.
-    X, y, sensitive_features
-        As for ``fit``.
+    X, y, sensitive_features, strata
+        As for ``fit``; a regressor has no strata.
     runs : int
         Runs of each of the two neighbours, at least 8; half of them or more test what was chosen on the others.
     attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
         "mechanism" records the queries of one fit and replays the vault's own releases, which is cheap; the queries
         no longer depend on earlier answers. The others fit the whole model in every run: "trajectory" sees every noisy
         answer to that run's own queries; "weights" reads the weights (of engine "post-processing" the margins on public
-        rows), multipliers and history; "predictions" reads the scores of the canary and of the most similar rows. "one
-        run" guesses the attributes of many people from one replay.
+        rows, of a regressor its predictions), multipliers and history; "predictions" reads the scores, or predicted
+        numbers, of the canary and of the most similar rows. "one run" guesses the attributes of many people from one
+        replay.
     canary : int or "worst"
         Row of the person under attack; "worst" takes the one who moves the answers most, by public numbers.
     confidence : float
@@ -91,17 +94,17 @@ def audit(
     ValueError, TypeError
         For settings that cannot be audited, before anything is fitted.
     """
-    _check(model, attack)
+    _check(model, attack, strata)
     check_int("runs", runs, at_least=8)
     check_int("jobs", jobs, at_least=1)
     check_int("copies", copies, at_least=1)
     alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
-    recording = record(model, X, y, sensitive_features, seed=seed)
+    recording = record(model, X, y, sensitive_features, seed=seed, strata=strata)
     target = _target(recording, X, canary)
     random = Randomness(model.noise_seed, seed)
     common: dict[str, Any] = {
         "attack": attack,
-        "engine": engine_of(model.engine, model.module),
+        "engine": _engine(model),
         "groups": (recording.names[target.here], recording.names[target.there]),
         "confidence": float(confidence),
         "audits": int(audits),
@@ -115,7 +118,7 @@ def audit(
         return AuditResult(**common, canary=None, runs=1, binomial=lower, gaussian=None, guesses=guesses, right=right)
     how: dict[str, Any] = {"jobs": jobs, "progress": progress}
     if attack != "mechanism":
-        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, **how)
+        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, strata=strata, **how)
     elif common["engine"] == AS_PUBLISHED:
         from justitia.audit.as_published import as_published_statistics  # noqa: PLC0415 - needs torch, as this engine does
 
@@ -140,17 +143,25 @@ def _known(attack: str, width: int) -> Floats | None:
     return np.ones(width) if attack == "mechanism" else None
 
 
-def _check(model: Any, attack: str) -> None:
-    if not isinstance(model, LagrangianDualClassifier):
+def _engine(model: Model) -> str:
+    """Name of the engine; a regressor has one."""
+    return POST_PROCESSING if isinstance(model, LagrangianDualRegressor) else engine_of(model.engine, model.module)
+
+
+def _check(model: Any, attack: str, strata: Any) -> None:
+    if not isinstance(model, LagrangianDualClassifier | LagrangianDualRegressor):
         raise TypeError(
-            f"expected a LagrangianDualClassifier, got {type(model).__name__!r}; pass one with your settings."
+            "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
+            f"{type(model).__name__!r}; pass one with your settings."
         )
+    if strata is not None and isinstance(model, LagrangianDualRegressor):
+        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
     check_choice("attack", attack, ATTACKS)
     if model.groups is None:
         raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")
     if not math.isfinite(model.epsilon):
         raise ValueError(f"expected a private model to audit, got epsilon={model.epsilon!r}; choose a finite epsilon.")
-    if engine_of(model.engine, model.module) == AS_PUBLISHED and attack in {"trajectory", "one run"}:
+    if _engine(model) == AS_PUBLISHED and attack in {"trajectory", "one run"}:
         raise ValueError(
             f"expected an engine that asks the vault, got {AS_PUBLISHED!r} for the attack {attack!r}; "
             "use attack='mechanism', 'weights' or 'predictions'."

@@ -23,18 +23,22 @@ from justitia.audit.replay import (
     Canary,
     Codes,
     Floats,
+    Model,
     Recording,
-    RecordingClassifier,
+    RecordsQueries,
     Replay,
+    given_strata,
+    kind_of,
     labels_from_codes,
     make_replay,
     movement_rows,
     neutral_parameters,
     noise_scale,
+    recording_kind,
     replay_queries,
 )
-from justitia.estimator import LagrangianDualClassifier
 from justitia.privacy.mechanisms import NoiseSource, SeededNoise, SystemNoise
+from justitia.regressor import LagrangianDualRegressor
 
 #: Function from a range of runs to (runs, ..., d) numbers; it is sent to worker processes.
 Work = Callable[[range], Floats]
@@ -86,9 +90,15 @@ def both_neighbours(
     """(runs, d): numbers of the runs of either neighbour; even calls are of the first, odd ones of the second."""
     calls = 2 * math.ceil(runs / copies)
     tasks = [range(start, min(start + task, calls)) for start in range(0, calls, task)]
-    both = np.concatenate(list(run_tasks(work, tasks, jobs=jobs, progress=progress)))
+    both = np.concatenate(of_one_width(list(run_tasks(work, tasks, jobs=jobs, progress=progress))))
     first, second = (both[part::2].reshape(-1, both.shape[-1])[:runs] for part in (0, 1))
     return first, second
+
+
+def of_one_width(parts: list[Floats]) -> list[Floats]:
+    """Numbers of runs with zeros at the end, so that all have as many: a regressor's levels are fewer in some runs."""
+    width = max(one.shape[-1] for one in parts)
+    return [np.pad(one, [(0, 0)] * (one.ndim - 1) + [(0, width - one.shape[-1])]) for one in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +119,11 @@ class ReplayRuns:
 class FitRuns:
     """Whole fits on either neighbour with the same public randomness, and the numbers that an attacker reads."""
 
+    kind: type[Model]
     parameters: dict[str, Any]
     X: Any
     y: Any
+    strata: Any
     neighbours: tuple[Codes, Codes]
     n_groups: int
     random: Randomness
@@ -120,21 +132,21 @@ class FitRuns:
 
     def __call__(self, task: range) -> Floats:
         """(fits, d): all released numbers, the scores of the visible rows, or the ratio of all answers, by attack."""
-        return np.stack([self._run(run) for run in task])
+        return np.concatenate(of_one_width([self._run(run)[None] for run in task]))
 
     def _run(self, run: int) -> Floats:
-        kind = RecordingClassifier if self.attack == "trajectory" else LagrangianDualClassifier
-        model = kind(**self.parameters | {"noise_seed": self.random.seed_for(run)})
+        model: Any = self.kind(**self.parameters | {"noise_seed": self.random.seed_for(run)})
+        labels = labels_from_codes(self.neighbours[run % 2], self.n_groups)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model.fit(self.X, self.y, sensitive_features=labels_from_codes(self.neighbours[run % 2], self.n_groups))
-        if isinstance(model, RecordingClassifier):
+            model.fit(self.X, self.y, sensitive_features=labels, **given_strata(self.strata))
+        if isinstance(model, RecordsQueries):
             return self._ratio(model)
         if self.attack == "predictions":
-            return np.asarray(model.decision_function(self.X)[self.visible], dtype=np.float64)
+            return outputs(model, self.X)[self.visible].ravel()
         return released_numbers(model, self.X, self.visible)
 
-    def _ratio(self, model: RecordingClassifier) -> Floats:
+    def _ratio(self, model: Any) -> Floats:
         """(2,): log likelihood ratio of all noisy answers to this run's own queries, and their number."""
         vault = model.recording_vault_
         budget = (model.ledger_.budget_epsilon, model.ledger_.delta)
@@ -142,17 +154,23 @@ class FitRuns:
         return np.array([replay.log_ratios([one[None] for one in vault.answers]).sum(), len(vault.queries)])
 
 
-def released_numbers(model: LagrangianDualClassifier, X: Any, visible: NDArray[np.int64]) -> Floats:
+def outputs(model: Model, X: Any) -> Floats:
+    """(n,), or (n, K) of several classes: scores of a classifier or numbers that a regressor predicts."""
+    scored = model.predict(X) if isinstance(model, LagrangianDualRegressor) else model.decision_function(X)
+    return np.asarray(scored, dtype=np.float64)
+
+
+def released_numbers(model: Model, X: Any, visible: NDArray[np.int64]) -> Floats:
     """Weights, multipliers and history of a fitted model as one vector; missing numbers count as 0.
 
     A base model with its correction differs in shape from run to run. Its margins on public rows, the visible ones and
-    others evenly over the table, represent it.
+    others evenly over the table, represent it; of a regressor, its predictions of them.
     """
     history = model.history_.select_dtypes("number").to_numpy(dtype=np.float64)
     if hasattr(model, "rule_"):
-        margins = model.decision_function(X)
-        evenly = np.linspace(0, len(margins) - 1, min(PROBES, len(margins))).astype(np.int64)
-        weights = [margins[visible], margins[evenly]]
+        scored = outputs(model, X)
+        evenly = np.linspace(0, len(scored) - 1, min(PROBES, len(scored))).astype(np.int64)
+        weights = [scored[visible].ravel(), scored[evenly].ravel()]
     else:
         weights = [value.detach().double().flatten().numpy() for value in model.module_.state_dict().values()]
     parts = [*weights, model.dual_.to_numpy(dtype=np.float64).ravel(), history.ravel()]
@@ -170,35 +188,38 @@ def fit_statistics(
     attack: str,
     jobs: int,
     progress: bool | None,
+    strata: Any = None,
 ) -> tuple[Floats, Floats]:
     """(runs, d): released numbers of whole fits on either neighbour."""
-    n_groups = len(recording.names) - 1
+    n_groups, model = len(recording.names) - 1, recording.model
     fits = FitRuns(
-        parameters=neutral_parameters(recording.model, n_groups, 0),
+        kind=recording_kind(model) if attack == "trajectory" else kind_of(model),
+        parameters=neutral_parameters(model, n_groups, 0),
         X=X,
         y=y,
+        strata=strata,
         neighbours=recording.neighbours(canary),
         n_groups=n_groups,
         random=random,
         attack=attack,
-        visible=nearest(recording.model, X, canary.person),
+        visible=nearest(model, X, canary.person),
     )
     return both_neighbours(fits, runs, jobs=jobs, progress=progress, task=1)
 
 
-def nearest(model: LagrangianDualClassifier, X: Any, person: int) -> NDArray[np.int64]:
+def nearest(model: Model, X: Any, person: int) -> NDArray[np.int64]:
     """The person's row and the rows with the most similar public features."""
     features = _flat(model, X)
     return np.argsort(np.linalg.norm(features - features[person], axis=1), kind="stable")[:VISIBLE_ROWS]
 
 
-def most_unusual(model: LagrangianDualClassifier, X: Any) -> int:
+def most_unusual(model: Model, X: Any) -> int:
     """Row whose public features are furthest from the mean of all rows."""
     features = _flat(model, X)
     return int(np.linalg.norm(features - features.mean(0), axis=1).argmax())
 
 
-def _flat(model: LagrangianDualClassifier, X: Any) -> NDArray[np.float64]:
+def _flat(model: Model, X: Any) -> NDArray[np.float64]:
     features = model._features(X, reset=False)
     return features.reshape(len(features), -1).astype(np.float64)
 

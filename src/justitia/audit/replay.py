@@ -25,7 +25,10 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Mechanism, NoiseSource
 from justitia.privacy.rows import ArrayRows, DenseSource, FactoredRows, FactoredSource
 from justitia.privacy.vault import SensitiveVault, local_vault, open_vault
+from justitia.regressor import LagrangianDualRegressor
 
+#: What can be audited.
+Model = LagrangianDualClassifier | LagrangianDualRegressor
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
@@ -167,20 +170,38 @@ class RecordingVault(SensitiveVault):
         return answer
 
 
-class RecordingClassifier(LagrangianDualClassifier):
-    """The estimator with a vault that keeps queries and answers."""
+class RecordsQueries:
+    """What turns an estimator into one whose vault keeps queries and answers, in ``recording_vault_``."""
 
     def _open_vault(self, attribute: Any, request: VaultRequest) -> SensitiveVault:
         checked = local_vault(open_vault(attribute, request))
         self.recording_vault_ = RecordingVault(
             attribute,
-            groups=self.groups,
+            groups=request.groups,
             ledger=request.ledger,
             noise_source=checked.noise_source,
-            missing_marker=self.missing_marker,
+            missing_marker=request.missing_marker,
             source=request.source,
         )
         return self.recording_vault_
+
+
+class RecordingClassifier(RecordsQueries, LagrangianDualClassifier):
+    """The classifier with a vault that keeps queries and answers."""
+
+
+class RecordingRegressor(RecordsQueries, LagrangianDualRegressor):
+    """The regressor with a vault that keeps queries and answers."""
+
+
+def kind_of(model: Model) -> type[Model]:
+    """The estimator that is audited: the classifier or the regressor."""
+    return LagrangianDualRegressor if isinstance(model, LagrangianDualRegressor) else LagrangianDualClassifier
+
+
+def recording_kind(model: Model) -> type[RecordingClassifier | RecordingRegressor]:
+    """The same estimator with a vault that keeps queries and answers."""
+    return RecordingRegressor if isinstance(model, LagrangianDualRegressor) else RecordingClassifier
 
 
 @dataclass(frozen=True)
@@ -196,7 +217,7 @@ class Canary:
 class Recording:
     """One fitted model, the queries of its training, and the true group of every row: exact, not for publication."""
 
-    model: LagrangianDualClassifier
+    model: Model
     queries: tuple[RecordedQuery, ...]
     codes: Codes
     names: tuple[str, ...]
@@ -215,7 +236,7 @@ class Recording:
         return one, other
 
 
-def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: Any, *, seed: int | None) -> Recording:
+def record(model: Model, X: Any, y: Any, sensitive_features: Any, *, seed: int | None, strata: Any = None) -> Recording:
     """Fit once and record the queries; ``model`` is not changed. A seed makes this fit repeatable."""
     open_ledger = PrivacyLedger(epsilon=math.inf, delta=0.0)
     reader = SensitiveVault(
@@ -223,16 +244,22 @@ def record(model: LagrangianDualClassifier, X: Any, y: Any, sensitive_features: 
     )
     codes = reader.reveal(purpose="audit: the auditor knows all attributes")
     noise_seed = seed if model.noise_seed is None else model.noise_seed
-    twin = RecordingClassifier(**neutral_parameters(model, reader.n_groups, seed or 0) | {"noise_seed": noise_seed})
+    parameters = neutral_parameters(model, reader.n_groups, seed or 0) | {"noise_seed": noise_seed}
+    twin = recording_kind(model)(**parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        twin.fit(X, y, sensitive_features=labels_from_codes(codes, reader.n_groups))
+        twin.fit(X, y, sensitive_features=labels_from_codes(codes, reader.n_groups), **given_strata(strata))
     queries = tuple(twin.recording_vault_.queries)
     del twin.recording_vault_
     return Recording(twin, queries, codes, (*reader.group_names, "not given"))
 
 
-def neutral_parameters(model: LagrangianDualClassifier, n_groups: int, seed: int) -> dict[str, Any]:
+def given_strata(strata: Any) -> dict[str, Any]:
+    """Public strata as an argument of ``fit``; none where there are none, because a regressor takes none."""
+    return {} if strata is None else {"strata": strata}
+
+
+def neutral_parameters(model: Model, n_groups: int, seed: int) -> dict[str, Any]:
     """The model's parameters with groups 0 .. G - 1, a fixed public seed and no progress bar."""
     chosen: dict[str, Any] = model.get_params(deep=False)
     state = seed if model.random_state is None else model.random_state

@@ -36,6 +36,7 @@ class PostProcessing(Method):
         self.base, self.inputs, self.problem, self.seed = base, inputs, problem, seed
         self.calibration: AnyCalibration = identity_calibration(problem.task)
         self._eta: NDArray[np.float64] | None = None
+        self._deployed: NDArray[np.float64] | None = None  # by the base that is deployed; a quota is exact for it
 
     def check(self) -> None:
         """Refuse a notion that does not compare decisions."""
@@ -64,7 +65,11 @@ class PostProcessing(Method):
             raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
         self.calibration = calibrate_target(raw, y, weight, problem.task)
         self._eta = self.calibration(raw).astype(np.float64)
-        problem.source.score(CalibratedBase(self.base, self.calibration), self._eta)
+        deployed = CalibratedBase(self.base, self.calibration)
+        problem.source.score(deployed, self._eta)
+        if problem.goal.quota is not None and problem.task.kind == "binary":
+            # Here and not in a run: trials of a search repeat runs, and a user's base could count them.
+            self._deployed = deployed(self.inputs)
 
     def run(
         self, plan: PostProcessingPlan, vault: Vault, *, tolerance: float | NDArray[np.float64] | None
@@ -72,9 +77,8 @@ class PostProcessing(Method):
         """A run on the base that was prepared."""
         if self._eta is None:
             raise ValueError("expected a base that has learned, got none; call prepare first.")
-        return PostProcessingRun(
-            plan, self.problem, vault, self._eta, (self.base, self.calibration, self.inputs), tolerance
-        )
+        model = (self.base, self.calibration, self.inputs)
+        return PostProcessingRun(plan, self.problem, vault, self._eta, model, tolerance, self._deployed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,6 +282,8 @@ class PostProcessingRun(Run):
     tolerance : float or ndarray (K,), optional
         Largest difference between two groups that is allowed, of each rate; None or NaN: the plan's ``dead_zone``
         standard errors.
+    deployed : ndarray (n,), optional
+        p(y = 1 | x) of the sample by the base that is deployed, for which a quota is exact.
 
     Guarantee
     ---------
@@ -297,11 +299,12 @@ class PostProcessingRun(Run):
         eta: Array,
         model: tuple[Base, Any, Inputs],
         tolerance: float | Array | None,
+        deployed: Array | None = None,
     ) -> None:
         source, self._goal = problem.source, problem.goal
         self._table = self._goal.table
         self.plan, self.problem, self.source, self.vault, self.model = plan, problem, source, vault, model
-        self.eta, self._given = eta, tolerance
+        self.eta, self._given, self._deployed_eta = eta, tolerance, deployed
         self.at_scores = plan.at == "scores"
         self._several = eta.ndim == 2  # more than two classes
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
@@ -714,7 +717,7 @@ class PostProcessingRun(Run):
         if quota is None:
             return rule
         inputs, weight = self.model[2], self.problem.weight.astype(np.float64)
-        eta = rule.base_probability(inputs)
+        eta = rule.base_probability(inputs) if self._deployed_eta is None else self._deployed_eta
         margin = 2 * (eta - rule.threshold) - rule.correction(inputs.numbers, eta)
         price = threshold_for(margin, weight, float(quota[0]))
         return Rule(rule.base, rule.calibration, rule.correction.plus(price, inputs.numbers.shape[1]), rule.threshold)

@@ -84,6 +84,14 @@ def protects_attribute(function: Callable[P, T]) -> Callable[P, T]:
             if not same_rows:
                 kwargs.clear()
                 raise ValueError(_OTHER_INDEX)
+            shared = shared_name(kwargs["sensitive_features"], [*args, *kwargs.values()])
+            if shared is not None:
+                del args  # the public one among them may be the attribute
+                kwargs.clear()
+                raise ValueError(
+                    f"the column {shared!r} is sensitive and is passed as a public one, too, which is not protected; "
+                    "pass another column."
+                )
         return function(*args, **kwargs)
 
     return protected
@@ -133,6 +141,16 @@ def has_index_of(attribute: Any, others: Sequence[Any]) -> bool:
             if len(column) == len(other) and not column.index.equals(other.index):
                 return False
     return True
+
+
+def shared_name(attribute: Any, others: Sequence[Any]) -> str | None:
+    """Name of a sensitive column that a public one (labels, weights, ids, strata) has too; None if there is none.
+
+    What is computed from a Series keeps its name. Columns of X are compared where the vault is opened.
+    """
+    named = {one.name for one in others if isinstance(one, pd.Series)}
+    found = [name for name in getattr(attribute, "names", ()) if name is not None and name in named]
+    return found[0] if found else None
 
 
 #: Its errors are about the container and have none of its entries.
