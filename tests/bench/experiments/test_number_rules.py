@@ -13,7 +13,7 @@ from justitia.postprocessing import number_rows
 
 def fits(settings: str, dataset: str, r2: list[float], violation: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"r2": r2, "violation": violation, "fold": range(len(r2))}).assign(
-        settings=settings, dataset=dataset, notion="demographic_parity", seed=0
+        settings=settings, dataset=dataset, notion="demographic_parity", epsilon=1.0, seed=0
     )
 
 
