@@ -31,6 +31,7 @@ from test_flip_numbers import facts, make, numbers
 
 from justitia import SensitiveColumns, measure, private_search, tradeoff
 from justitia.privacy.arrays import Array
+from justitia.report import build_report
 from justitia.rows import files
 from justitia.rows.parquet import RowFiles
 
@@ -245,6 +246,12 @@ def fit_with_checkpoint_and_save(name: str, people: People, folder: Path) -> tup
     return model, facts_of(name, model, people) | files_below(folder)
 
 
+def fit_and_report(name: str, people: People, _: Path) -> tuple[Any, dict[str, Any]]:
+    model, (given, y) = model_of(name, people), given_to(name, people)
+    report = build_report(model.fit(people.X, y, **given))
+    return model, {"html": report.html(), "markdown": report.markdown()}
+
+
 def curve(name: str, people: People, _: Path) -> tuple[Any, dict[str, Any]]:
     given, y = given_to(name, people)
     found = tradeoff(model_of(name, people), people.X, y, tolerances=(0.0, 0.1), **given)
@@ -261,6 +268,7 @@ def search(name: str, people: People, _: Path) -> tuple[Any, dict[str, Any]]:
 
 CALLS = {
     "checkpoint and save": fit_with_checkpoint_and_save,
+    "report": fit_and_report,
     "tradeoff": curve,
     "private_search": search,
 }
