@@ -24,7 +24,7 @@ from service_fixtures import IDS, Caller, N, Reply, make_folder, opened
 from justitia.custodian.schemas import OPERATIONS, openapi
 from justitia.custodian.wire import to_stream
 
-FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "300"))
+FUZZ = int(os.environ.get("JUSTITIA_FUZZ", "800"))
 FOUND = openapi("0")
 SCHEMAS = FOUND["components"]["schemas"]
 GOOD = to_stream(np.ones((N, 2)))

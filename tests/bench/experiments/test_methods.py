@@ -130,7 +130,7 @@ def test_shared_base_is_the_default_one_learned_once(monkeypatch: pytest.MonkeyP
     learned: list[int] = []
     real = memory.default_base
     monkeypatch.setattr(memory, "_known", {})
-    monkeypatch.setattr(memory, "default_base", lambda n: learned.append(n) or real(n))
+    monkeypatch.setattr(memory, "default_base", lambda n, *more, **named: learned.append(n) or real(n, *more, **named))
     given = {"sensitive_features": data.sensitive}
     shared = [
         make(one, data.groups).fit(data.X, data.y, **given) for one in (cell, replace(cell, notion="equalized_odds"))
