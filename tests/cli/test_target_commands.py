@@ -406,3 +406,12 @@ def test_classes_and_numbers_are_trained_and_evaluated_on_rows_in_files(parquet:
 def test_json_of_every_command_is_json(there: Path) -> None:
     for words in (("evaluate", "job", "job-test.csv"), ("plan", "wage-train.csv", "--target", "wage")):
         assert isinstance(json.loads(invoke(*words, "--json").stdout), dict)
+
+
+@pytest.mark.parametrize("words", [("job-train.csv", *JOB), ("wage-train.csv", *WAGE)], ids=["classes", "number"])
+def test_audit_attacks_settings_of_classes_and_numbers(there: Path, words: tuple[str, ...]) -> None:
+    pd.read_csv(there / words[0]).head(60).to_csv(there / "few.csv", index=False)
+    found = invoke("audit", "few.csv", *words[1:], "--runs", "8", "--json")
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert (facts["private"], facts["exceeded"]) == (False, False)

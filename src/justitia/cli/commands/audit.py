@@ -54,8 +54,6 @@ def audit(
     if goal.stratum is not None:
         raise Refusal("an audit compares groups over all rows; leave out --stratum.")
     rows = read_training_rows(data, settings)
-    if rows.task.kind == "number":
-        raise Refusal("an audit attacks a classifier, but the target has numbers; name a target with classes.")
     if isinstance(rows, StreamedRows):
         raise Refusal("expected a file that is read at once, got one that is read a few rows at a time; audit a part.")
     if rows.person is not None:
