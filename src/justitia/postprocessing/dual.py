@@ -96,6 +96,12 @@ class Constraints:
         b = np.einsum("n,yna,yk->ak", share, joint, table.events * table.values[:, 0]) / sizes
         return cls(joint, table.events, table.values[:, 1:] - table.values[:, :1], sizes, b, share)
 
+    def with_b(self, b: Array) -> Constraints:
+        """The same rates with another b; columns that were computed already are kept, since b is in none of them."""
+        found = copy.copy(self)
+        object.__setattr__(found, "b", b)
+        return found
+
     @property
     def actions(self) -> int:
         """D: all but the first."""

@@ -21,7 +21,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -498,7 +498,7 @@ class PostProcessingRun(Run):
             noise = np.mean([one[t] for one in self._variances], axis=0) / len(self._variances)
             weight = check_weight(self.plan.trust, noise + self._sampling_variance())
             b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
-        return replace(used, b=b)
+        return used.with_b(b)
 
     def _sampling_variance(self) -> Array | float:
         """(G, K): of rates of the people in each cell, which further checks do not make smaller.
