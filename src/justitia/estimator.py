@@ -102,7 +102,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         What a decision (column) costs by true class (row), in the order of ``classes_`` (engine "post-processing").
     quota : float or mapping, optional
         Share of rows that are decided for the second class; of more classes, a mapping from classes to shares. It is
-        exact to one row on the training rows of two classes (engine "post-processing").
+        exact to one row on the training rows of two classes, up to rows with equal scores (engine "post-processing").
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
         "post-processing", two classes).
