@@ -207,7 +207,7 @@ def check_weight(trust: float, variance: Array) -> Array:
 
 
 def threshold_for(margin: Array, weight: Array, share: float) -> float:
-    """What margins have to exceed so that this share of the rows is above it, to one row; equal margins stay together."""
+    """What margins have to exceed so that this share of rows is above it, to one row; equal margins stay together."""
     order = np.argsort(-margin, kind="stable")
     above = np.cumsum(weight[order])
     count = int(np.abs(np.concatenate([[0.0], above]) - share * above[-1]).argmin())
