@@ -49,8 +49,8 @@ MOST_STEPS = 60
 BEYOND = 1e-3
 #: A step of Newton's method is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
-#: Rows of more than two actions on which the first, smoothest duals are solved.
-ROUGH = 6_000
+#: Rows on which the first, smoothest duals are solved where products with more columns than this take the time.
+ROUGH, FEW_COLUMNS = 6_000, 4
 #: Curvature of a pair of actions below this share is left out, of more than two actions.
 NEGLIGIBLE = 1e-12
 #: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
@@ -260,7 +260,7 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     warm = start is not None and limits.mix is None
     z = dual.free(start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half))))
     widths: tuple[float, ...] = SMOOTHING[2:] if warm else SMOOTHING
-    if gain.shape[1] > 1 and len(gain) > 2 * ROUGH:  # where to start from: a part of the rows is enough
+    if len(gain) > 2 * ROUGH and constraints.merged[0].shape[1] > FEW_COLUMNS:  # a part of the rows says where to start
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
         for width in widths[:-1]:
             z = _newton(rough, z, width)
@@ -268,7 +268,7 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     for width in widths:
         z = _newton(dual, z, width)
     lam = dual.multipliers(z)
-    return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, SMOOTHING[-1]))
+    return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, dual.scaled(z, SMOOTHING[-1]), SMOOTHING[-1]))
 
 
 def reach(
@@ -440,23 +440,26 @@ class _Dual:
         """(D,): prices of actions."""
         return self._quotas @ z if self._quotas.size else np.zeros(len(self._quotas))
 
-    def _scaled(self, z: Array, width: float) -> Array:
+    def scaled(self, z: Array, width: float) -> Array:
         """(n, D): corrected gains in units of the width."""
-        price = (self._price @ z).reshape(self._columns.shape[1], -1)
-        scaled: Array = (self._gain - self._columns @ price) / width
-        return scaled
+        return self._gain / width + self.change(z, width)
 
-    def value(self, z: Array, width: float) -> float:
-        """The smoothed dual."""
-        u = self._scaled(z, width)
+    def change(self, step: Array, width: float) -> Array:
+        """(n, D): what a step of the coordinates adds to them."""
+        price = (self._price @ step).reshape(self._columns.shape[1], -1)
+        change: Array = self._columns @ (price / -width)
+        return change
+
+    def value(self, z: Array, u: Array, width: float) -> float:
+        """The smoothed dual, from z and its scaled gains u."""
         lam = self._basis @ z
         smooth = width * self._weight @ _log_of_sum(u)
         held = (np.square(self._beyond(lam)) / (2 * self._patience)).sum()
         return float(smooth - z @ self._b + self._half @ np.hypot(lam, KINK) + held)
 
-    def slopes(self, z: Array, width: float) -> tuple[Array, Array]:
-        """Gradient and Hessian of the smoothed dual."""
-        soft = _shares(self._scaled(z, width))  # (n, L): the smoothed decision
+    def slopes(self, z: Array, u: Array, width: float) -> tuple[Array, Array]:
+        """Gradient and Hessian of the smoothed dual, from z and its scaled gains u."""
+        soft = _shares(u)  # (n, L): the smoothed decision
         lam = self._basis @ z
         length, beyond = np.hypot(lam, KINK), self._beyond(lam)
         pull = self._half * lam / length + beyond / self._patience
@@ -521,17 +524,22 @@ def _shares(u: Array) -> Array:
 
 
 def _newton(dual: _Dual, z: Array, width: float) -> Array:
-    """Damped Newton steps; where the curvature vanishes a little of it is added."""
+    """Damped Newton steps; where the curvature vanishes a little of it is added.
+
+    Scaled gains are linear in z, so a shorter step costs no product with the columns.
+    """
+    u = dual.scaled(z, width)
     for _ in range(MOST_STEPS):
-        gradient, hessian = dual.slopes(z, width)
+        gradient, hessian = dual.slopes(z, u, width)
         if np.abs(gradient).max(initial=0.0) < PRECISION:
             return z
         floor = 1e-9 * (1.0 + np.trace(hessian))
         step = -np.linalg.solve(hessian + floor * np.eye(len(z)), gradient)
-        length, promised, here = 1.0, float(gradient @ step), dual.value(z, width)
-        while length > SMALLEST and dual.value(z + length * step, width) > here + SUFFICIENT * length * promised:
+        change = dual.change(step, width)
+        length, promised, here = 1.0, float(gradient @ step), dual.value(z, u, width)
+        while dual.value(z + length * step, u + length * change, width) > here + SUFFICIENT * length * promised:
             length /= 2
-        if length <= SMALLEST:
-            return z  # as sharp as double precision sees
-        z = z + length * step
+            if length <= SMALLEST:
+                return z  # as sharp as double precision sees
+        z, u = z + length * step, u + length * change
     return z
