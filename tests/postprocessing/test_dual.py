@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.special import expit
 
+import justitia.postprocessing.dual as dual_module
 from justitia.notions import NOTIONS, AccuracyParity, DemographicParity, EqualizedOdds, FairnessNotion, get_notion
 from justitia.postprocessing.dual import (
     MOST_WORTH,
@@ -234,3 +235,17 @@ def test_notion_that_averages_more_than_decisions_is_refused_in_one_sentence(peo
     with pytest.raises(ValueError, match="through its sign, got Graded; use engine 'moments'") as caught:
         label_table(Graded())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds"])
+def test_start_from_a_part_of_the_rows_gives_the_same_decisions(notion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    eta, q0, q1, weight = population(8, seed=3, n=4000)
+    gain, some = 2 * eta - 1, constraints_of(get_notion(notion), eta, q0, q1, weight)
+    on_all_rows = decide(gain, some, solve(gain, some, 0.001))
+    assert (on_all_rows != (gain > 0)).any()  # the constraint changes decisions
+    parts: list[int] = []
+    part = dual_module._Dual.part
+    monkeypatch.setattr(dual_module._Dual, "part", lambda self, rows: parts.append(len(rows)) or part(self, rows))
+    monkeypatch.setattr(dual_module, "ROUGH", 500)
+    assert (decide(gain, some, solve(gain, some, 0.001)) == on_all_rows).all()
+    assert parts == [500]

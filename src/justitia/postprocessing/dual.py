@@ -268,7 +268,11 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     for width in widths:
         z = _newton(dual, z, width)
     lam = dual.multipliers(z)
-    return Multipliers(lam if limits.mix is None else lam @ limits.mix.T, dual.quota(z), dual.value(z, dual.scaled(z, SMOOTHING[-1]), SMOOTHING[-1]))
+    return Multipliers(
+        lam if limits.mix is None else lam @ limits.mix.T,
+        dual.quota(z),
+        dual.value(z, dual.scaled(z, SMOOTHING[-1]), SMOOTHING[-1]),
+    )
 
 
 def reach(
