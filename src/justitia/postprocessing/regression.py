@@ -20,7 +20,7 @@ from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
 from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Part
 from justitia.postprocessing.decisions import ColumnSums
-from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
+from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges, sums_of_all
 from justitia.postprocessing.number_notions import NumberNotion, Posteriors, even_check_bound
 from justitia.postprocessing.number_rows import NumberMemberships, NumberRows
 from justitia.postprocessing.number_rule import NumberRule, scale
@@ -126,7 +126,7 @@ class NumberRun(Run):
         self.unit = (method.bounds[1] - method.bounds[0]) ** method.notion.power
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
         self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
-        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
+        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups, vault.missing)
         self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.y, problem.weight, m)
         weight = problem.weight.astype(np.float64)
         alone = Posteriors(m, np.ones((1, len(m), 1)), weight / weight.sum())
@@ -142,10 +142,11 @@ class NumberRun(Run):
         max_weight = self.source.max_weight * self._each
         bounds = max_weight, max_weight * max(even_check_bound(self.notion, self.notion.count, values), 1e-6)
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups
+            self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups, vault.missing
         )
         if self.notion.power and plan.checks:  # sums of the moments are of other values than the checks'
-            self._sum_noise = sum_stddev(self._checks_noise, bounds[1], self._groups) / math.sqrt(plan.checks)
+            each = sum_stddev(self._checks_noise, bounds[1], self._groups, vault.missing)
+            self._sum_noise = each / math.sqrt(plan.checks)
         self._queries, self._follows, self._lost = True, False, 0
         self._answer: Array | None = None  # (G, width), noised: the moments
         self._memberships: NumberMemberships | None = None
@@ -211,7 +212,8 @@ class NumberRun(Run):
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
         measured = factor.decoded(answer.T) / self._sizes + seen.means[:, None]
-        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups) * factor.noise[:, None]
+        each = sum_stddev(self._checks_noise, bound * self._each, self._groups, self.vault.missing)
+        noise = each * factor.noise[:, None]
         self._surprises.append(measured - seen.rates)
         self._check_variances.append((noise / self._sizes) ** 2)
         self._variances = np.maximum(seen.variances, 1e-9)
@@ -227,7 +229,7 @@ class NumberRun(Run):
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
         ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
-        sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
+        sums, bits = sums_of_all(answer, total, self.vault.missing), product_bits(n)
 
         def expected(weights: Array) -> Array:
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
@@ -236,7 +238,7 @@ class NumberRun(Run):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = NumberMemberships(self._rows, weights)
+        self._memberships = NumberMemberships(self._rows, weights, self._groups)
         rule = PredictionRule(self._memberships, self.notion, self._lam, np.ones(self._groups), "")
         self._posteriors = Posteriors(self.m, rule.joint(self._sample), self._share)
         self._sizes = self._evaluate().sizes

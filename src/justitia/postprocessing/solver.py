@@ -64,6 +64,7 @@ from justitia.postprocessing.memberships import (
     fit_to_all_rows,
     product_bits,
     ridges,
+    sums_of_all,
 )
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.prefix_sums import PrefixFactor, even_bounds
@@ -100,12 +101,17 @@ SAME_BASE = 1e-4
 LEAST_IMPORTANCE, MOST_UNITS = 0.1, 48
 
 
-def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
-    """Standard deviation of the noise in a group's sum, after the projection onto the public total."""
-    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + 1))
+def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowed") -> float:
+    """Standard deviation of the noise in a group's sum, after the projection onto the public total.
+
+    The sums of all groups and of "not given" add up to it; with ``missing="none"`` those of the groups alone.
+    """
+    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + (missing != "none")))
 
 
-def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int) -> float:
+def all_releases_stddev(
+    moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int, missing: str = "allowed"
+) -> float:
     """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
 
     Parameters
@@ -117,9 +123,9 @@ def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple
     """
     if moments.is_exact:
         return 0.0
-    precision = sum_stddev(moments, bounds[0], n_groups) ** -2
+    precision = sum_stddev(moments, bounds[0], n_groups, missing) ** -2
     if count:
-        precision += count * sum_stddev(checks, bounds[1], n_groups) ** -2
+        precision += count * sum_stddev(checks, bounds[1], n_groups, missing) ** -2
     return 1 / math.sqrt(precision)
 
 
@@ -171,7 +177,7 @@ def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
         If they show that the run cannot work.
     """
     answer = vault.group_sums(Ones(), bound=1.0, noise=noise, purpose="sizes")[:, 0]
-    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
+    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups, vault.missing)
     sentence = refusal(answer, stddev, n, [str(name) for name in vault.group_names])
     if sentence is not None:
         raise AnswersRefuse(sentence)
@@ -309,7 +315,7 @@ class PostProcessingRun(Run):
         self._several = eta.ndim == 2  # more than two classes
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
         self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
-        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
+        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups, vault.missing)
         self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
         # Memberships have weights of their own for each label where there are many rows for the noise.
         columns, labels = math.prod(problem.X.shape[1:]), problem.task.n_classes
@@ -345,7 +351,7 @@ class PostProcessingRun(Run):
         max_weight = source.max_weight * self._each * longest
         longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
+            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups, vault.missing
         )
 
     # -- queries ------------------------------------------------------------------------------------------------
@@ -405,7 +411,7 @@ class PostProcessingRun(Run):
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
         measured = rows.decoded(answer) / self._sizes + means[:, None]  # (T, G, K)
-        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups)
+        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups, self.vault.missing)
         variance = (noise * PrefixFactor(len(self._levels)).noise[:, None, None] / self._sizes) ** 2
         self._surprises.append(measured - rates)
         self._variances.append(variance)
@@ -420,11 +426,12 @@ class PostProcessingRun(Run):
         answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
         total = self.source.run(ColumnSums(self._rows, step)) * step
         self._counted = self._rows.sizes(answer, total, n).sum(1)
-        self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
+        if self.vault.missing != "none":
+            self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
         ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
-        sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
+        sums, bits = sums_of_all(answer, total, self.vault.missing), product_bits(n)
 
         def expected(weights: Array) -> Array:
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
@@ -433,7 +440,7 @@ class PostProcessingRun(Run):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = Memberships(self._rows, weights)
+        self._memberships = Memberships(self._rows, weights, self._groups)
         joint = self._joint(self._memberships.by_label(self._sample))
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))

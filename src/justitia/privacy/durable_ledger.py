@@ -31,7 +31,7 @@ from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost, cost_from_dict, cost_to_dict, epsilon_spent
 from justitia.privacy.certificate import json_ready, rounded_up
 from justitia.privacy.file_lock import sync_folder
-from justitia.privacy.ledger import PrivacyLedger, Release, accountant, summary
+from justitia.privacy.ledger import SEPARATOR, PrivacyLedger, Release, accountant, summary
 
 #: Marks a SQLite file as a ledger: "JLed".
 APPLICATION = 0x4A4C6564
@@ -103,13 +103,14 @@ class Head(NamedTuple):
 def _new_entry(release: Release, number: int, run: str) -> Entry:
     """Entry of a debit that is made now."""
     cost, sensitivity = json.dumps(cost_to_dict(release.cost)), float(release.sensitivity)
-    return Entry(number, release.purpose, cost, sensitivity, release.unit, _now(), run, _versions())
+    return Entry(number, release.purpose, cost, sensitivity, release.neighbours, _now(), run, _versions())
 
 
 def _to_release(entry: Entry, path: Path) -> Release:
     """Release that an entry records."""
     try:
-        return Release(entry.purpose, cost_from_dict(json.loads(entry.cost)), entry.sensitivity, entry.unit)
+        cost = cost_from_dict(json.loads(entry.cost))
+        return Release(entry.purpose, cost, entry.sensitivity, *entry.unit.split(SEPARATOR))
     except (ValueError, TypeError, AttributeError):
         raise LedgerError(f"The ledger {str(path)!r} holds a cost that this version cannot read; upgrade it.") from None
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
 
+from justitia._validate import MISSING, check_choice
 from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import (
     COST_KINDS,
@@ -30,6 +31,7 @@ from justitia.privacy.accounting import (
 )
 from justitia.privacy.certificate import (
     ADJACENCY,
+    ADJACENCY_OF_KNOWN,
     INFERRED,
     NOT_COVERED,
     ROUND_OFF,
@@ -60,6 +62,8 @@ __all__ = [
 
 #: What the sensitivity of a release can be about.
 UNITS = ("row", "person")
+#: Between the unit and what is known of missing attributes, in files.
+SEPARATOR = ":"
 #: Seconds to wait for other processes, each of which locks a journal for as long as one debit takes.
 JOURNAL_TIMEOUT = 60.0
 
@@ -72,35 +76,44 @@ class Release:
     ----------
     unit : {"row", "person"}
         Whether the sensitivity is about the attribute of one row, or of all rows of one person.
+    missing : {"allowed", "none"}
+        Whether neighbours include those in which an attribute is missing.
     """
 
     purpose: str
     cost: Cost
     sensitivity: float
     unit: str = "row"
+    missing: str = "allowed"
 
     def __post_init__(self) -> None:
         if not self.sensitivity >= 0:
             raise ValueError(f"expected a sensitivity of at least 0, got {self.sensitivity!r}.")
         if self.unit not in UNITS:
             raise ValueError(f"expected unit to be 'row' or 'person', got {self.unit!r}.")
+        check_choice("missing", self.missing, MISSING)
 
     @property
     def mechanism(self) -> str:
         """Name of the mechanism, as the certificate shows it."""
         return self.cost.kind
 
+    @property
+    def neighbours(self) -> str:
+        """Unit as files store it; versions that know no ``missing`` refuse "row:none" instead of taking it for more."""
+        return self.unit if self.missing == MISSING[0] else f"{self.unit}{SEPARATOR}{self.missing}"
+
     def to_json(self) -> str:
         """One line of the journal."""
         record = {"purpose": self.purpose, "mechanism": self.mechanism, "sensitivity": self.sensitivity}
-        return json.dumps(record | {"unit": self.unit, "cost": asdict(self.cost)})
+        return json.dumps(record | {"unit": self.neighbours, "cost": asdict(self.cost)})
 
     @staticmethod
     def from_json(line: str) -> Release:
         """Inverse of :meth:`to_json`."""
         record = json.loads(line)
         cost = COST_KINDS[record["mechanism"]](**record["cost"])
-        return Release(record["purpose"], cost, record["sensitivity"], record["unit"])
+        return Release(record["purpose"], cost, record["sensitivity"], *record["unit"].split(SEPARATOR))
 
 
 class _Journal:
@@ -341,6 +354,8 @@ class PrivacyLedger:
         for release in releases:
             counts[release.cost] += 1
             unit = "row" if release.unit == "row" else unit
+        # Neighbours of all releases at once are those that every release protects.
+        known = any(release.missing == "none" for release in releases)
         spent = epsilon_spent(counts, self.delta)
         fixed = len(releases) <= planned
         epsilon = spent if fixed else max(spent, self.budget_epsilon)
@@ -370,7 +385,7 @@ class PrivacyLedger:
             unit=unit,
             reproduction=reproduction,
             claim=claim,
-            adjacency=ADJACENCY[unit],
+            adjacency=(ADJACENCY_OF_KNOWN if known else ADJACENCY)[unit],
             not_covered=NOT_COVERED if unit == "person" else (*NOT_COVERED, SEVERAL_ROWS),
             receipt=self._receipt(len(releases)),
         )

@@ -98,7 +98,7 @@ class PFLDEngine(PrimalDualEngine):
     def size_std(self) -> float:
         """Known standard deviation of a noised size."""
         bound = row_bound(self.problem.events) * self.vault.rows_per_person
-        return sum_stddev(calibrated(self.plan.noise_sizes), bound, self.vault.n_groups)
+        return sum_stddev(calibrated(self.plan.noise_sizes), bound, self.vault.n_groups, self.vault.missing)
 
     def _constraint_gradient(self, rows: ScoreRows, lam: Array) -> Array:
         r"""Noised gradient of :math:`\sum \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))`.
