@@ -112,6 +112,8 @@ class NumberRun(CorrectionRun):
     """
 
     predictions_name = "m"
+    _given: float | None
+    _deployed: NumberRule | None
 
     def __init__(
         self, plan: PostProcessingPlan, method: NumberMethod, vault: Vault, m: Array, tolerance: float | None

@@ -221,7 +221,7 @@ class CorrectionRun(Run):
         """Soft memberships that agree with the moments."""
         assert self._answer is not None  # noqa: S101 - released before
         answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
-        total = self.source.run(ColumnSums(self._rows, step)) * step
+        total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
@@ -341,6 +341,7 @@ class CorrectionRun(Run):
         ValueError
             If the answers are about the predictions of another base model.
         """
+        assert self._sample.score is not None  # noqa: S101 - a sample has predictions
         if not np.allclose(state[self.predictions_name], self._sample.score, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
                 "expected the base that the checkpoint was begun with, got one with other predictions of the same "

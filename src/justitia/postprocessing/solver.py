@@ -189,6 +189,7 @@ class PostProcessingRun(CorrectionRun):
     """
 
     predictions_name = "eta"
+    _deployed: Rule | ClassRule | None
 
     def __init__(
         self,
