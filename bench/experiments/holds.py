@@ -24,7 +24,7 @@ from bench.experiments.stress_cases import WIDE, Case
 from bench.experiments.stress_data import TEST_ROWS
 from bench.experiments.summaries import setting
 from justitia.metrics.exact import violation
-from justitia.postprocessing.solver import all_releases_stddev
+from justitia.postprocessing.run import all_releases_stddev
 
 METHOD = "PF-LD plug-in"
 TOLERANCES = (0.02, 0.05, 0.1)

@@ -32,7 +32,7 @@ from justitia import MomentsPlan, PrivacyLedger
 from justitia.networks.moments.engine import MomentsEngine
 from justitia.networks.primal import PrimalSteps
 from justitia.postprocessing import memberships as fitting
-from justitia.postprocessing.solver import sum_stddev
+from justitia.postprocessing.run import sum_stddev
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Gaussian, SeededNoise, Unprotected
 from justitia.privacy.vault import SensitiveVault

@@ -8,7 +8,7 @@ import pytest
 
 from justitia import LagrangianDualClassifier, PostProcessingPlan, PrivacyLedger
 from justitia.datasets import make_synthetic
-from justitia.postprocessing.solver import refusal
+from justitia.postprocessing.run import refusal
 from justitia.privacy.accounting import epsilon_spent
 
 NAMES = ("a", "b", "c")

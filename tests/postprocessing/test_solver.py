@@ -9,7 +9,8 @@ import pytest
 from run_setting import PLAN, released, setting
 
 from justitia import PostProcessingPlan
-from justitia.postprocessing.solver import all_releases_stddev, check_weight, sum_stddev
+from justitia.postprocessing.run import all_releases_stddev, sum_stddev
+from justitia.postprocessing.solver import check_weight
 from justitia.privacy.mechanisms import Gaussian
 from justitia.training.lagrangian import centred_rows, row_bound
 

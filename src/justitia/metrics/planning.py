@@ -19,13 +19,8 @@ from justitia.metrics.rates import METRICS, RateMetric, class_metric_of, class_m
 from justitia.notions import RateTable, get_notion, get_notions
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.prefix_sums import even_bounds
-from justitia.postprocessing.solver import (
-    all_releases_stddev,
-    default_tolerance,
-    noise_warnings,
-    rates_stddev,
-    sum_stddev,
-)
+from justitia.postprocessing.run import all_releases_stddev, noise_warnings, sum_stddev
+from justitia.postprocessing.solver import default_tolerance, rates_stddev
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.diagnostics import cell_diagnostics
 from justitia.training.lagrangian import row_bound

@@ -121,6 +121,25 @@ def probabilities(block: Block) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a pass over all rows has found of decisions or predictions.
+
+    Attributes
+    ----------
+    rates : ndarray (T, G, K), of a number (K, G)
+        By the memberships with the rows' own targets.
+    means : ndarray (T, K), of a number (K,)
+        Of the values of all rows, public.
+    cells : ndarray
+        Public weight of the rows in each cell.
+    """
+
+    rates: Array
+    means: Array
+    cells: Array
+
+
+@dataclass(frozen=True, eq=False)
 class EvaluateDecisions:
     """Pass: weights by level, label, action and group under the memberships, in steps of ``step``.
 
@@ -196,8 +215,8 @@ class DecisionRows:
         found: NDArray[np.float32] = factored.reshape(*factored.shape[:2], -1).astype(np.float32)
         return found
 
-    def bound(self, max_weight: float, cells: Array) -> float:
-        """Largest norm of a row, over the labels and actions that occur: decisions of a row fall with the level.
+    def longest(self, cells: Array) -> float:
+        """Largest norm of a row of weight 1, over the labels and actions that occur; decisions fall with the level.
 
         Parameters
         ----------
@@ -206,16 +225,21 @@ class DecisionRows:
         """
         norms = np.linalg.norm(self._released.astype(np.float64), axis=2)
         if len(self.table) == 1:
-            return max_weight * float(norms[cells[0] > 0].max(initial=0.0))
+            return float(norms[cells[0] > 0].max(initial=0.0))
         occurs = np.ones(norms.shape, dtype=bool)
         occurs[:, 1:] &= (cells[:, :, 1] > 0).T  # someone is above the last level that is passed
         occurs[:, :-1] &= (cells[:, :, 0] > 0).T  # and below the next one
-        return max_weight * float(norms[occurs].max(initial=0.0))
+        return float(norms[occurs].max(initial=0.0))
 
     def decoded(self, answer: Array) -> Array:
         """(T, G, K): sums at every level, from an answer (G, T K)."""
         by_level = np.stack(np.split(answer, len(self.table), axis=1), axis=1)  # (G, T, K)
         return PrefixFactor(len(self.table)).decoded(by_level).transpose(1, 0, 2)
+
+    @property
+    def noise(self) -> Array:
+        """(T, 1, 1): standard deviation of decoded noise, if that of the answer is 1."""
+        return PrefixFactor(len(self.table)).noise[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)

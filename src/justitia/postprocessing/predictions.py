@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.postprocessing.decisions import Evaluation
 from justitia.postprocessing.number_notions import NumberNotion
 from justitia.postprocessing.number_rows import NumberMemberships
 from justitia.privacy.noise_grid import to_nearest
@@ -91,37 +92,32 @@ class EvaluatePredictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class NumberEvaluation(Evaluation):
     """What a pass over all rows has found of predictions.
 
     Attributes
     ----------
     sizes : ndarray (G,)
         Weight of the groups, by the memberships.
-    rates, uncut : ndarray (K, G)
-        By the memberships with the rows' own targets.
-    means, variances : ndarray (K,)
+    uncut : ndarray (K, G)
+        Rates of uncut values.
+    variances : ndarray (K,)
         Of the values of all rows, public.
-    cells : ndarray
-        Public weight of the rows in each cell.
     """
 
     sizes: Array
-    rates: Array
     uncut: Array
-    means: Array
     variances: Array
-    cells: Array
 
     @classmethod
-    def from_sums(cls, sums: Array, groups: int, rates: int) -> Evaluation:
+    def from_sums(cls, sums: Array, groups: int, rates: int) -> NumberEvaluation:
         """From the sums of :class:`EvaluatePredictions`."""
         ends = np.cumsum([groups, rates * groups, rates * groups, 1, rates, rates])
         sizes, cut, uncut, total, first, second, cells = np.split(sums, ends)
         used, means = np.maximum(sizes, 1.0), first / max(float(total[0]), 1e-12)
         variances = np.maximum(second / max(float(total[0]), 1e-12) - means**2, 0.0)
         shape = (rates, groups)
-        return cls(used, cut.reshape(shape) / used, uncut.reshape(shape) / used, means, variances, cells)
+        return cls(cut.reshape(shape) / used, means, cells, used, uncut.reshape(shape) / used, variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,3 +145,12 @@ class PredictionRows:
         centred = notion.values(block.y, self.rule.predict(block)) - self.means
         found: Array = block.weight[:, None].astype(np.float64) * (centred @ notion.factor.inverse.T)
         return found
+
+    def decoded(self, answer: Array) -> Array:
+        """(K, G): sums of the values, from an answer (G, K)."""
+        return self.rule.notion.factor.decoded(answer.T)
+
+    @property
+    def noise(self) -> Array:
+        """(K, 1): standard deviation of decoded noise, if that of the answer is 1."""
+        return self.rule.notion.factor.noise[:, None]

@@ -1,12 +1,8 @@
 """Post-processing solver: noised sums of public rows, the dual in closed form, and noised checks of its decisions.
 
-0. If the plan has it, a small first release: sizes of the groups. A run that they show cannot work stops here.
-1. One release: the sums of public rows (features, label, and the base model's score) over each group. Soft memberships
-   p(a | x, y) of maximum entropy agree with them (:mod:`justitia.postprocessing.memberships`).
-2. With the base model's p(y | x) they give p(a, y | x), and the best rule under the constraint has a closed form whose
-   unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
-3. Each check releases the group sums of the current decisions. The difference between the answer and the membership
-   estimate, weighted by its known noise, goes into the constraint, and the dual is solved again.
+The steps are those of :mod:`justitia.postprocessing.run`. Rows of the first release have features, label, and the base
+model's score. With the base model's p(y | x) the memberships give p(a, y | x), and the best rule under the constraint
+has a closed form whose unknowns are a few multipliers (:mod:`justitia.postprocessing.dual`).
 
 The dual is solved on a sample that is held in memory: all rows of a table, or a public sample of rows in files. Passes
 over all rows say how far rates of the sample are off, and that difference goes into the constraint too.
@@ -17,17 +13,15 @@ the decisions at all levels as one row per individual, and the dual is solved on
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.exceptions import Diagnostic, NoisyEstimateWarning
+from justitia.exceptions import Diagnostic
 from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
 from justitia.postprocessing.correction import (
@@ -45,12 +39,11 @@ from justitia.postprocessing.correction import (
     moved_probability,
 )
 from justitia.postprocessing.decisions import (
-    ColumnSums,
     DecisionRows,
     DecisionRule,
     EvaluateDecisions,
+    Evaluation,
     Gains,
-    Ones,
     centred_table,
     means_of_cells,
     rates_of_cells,
@@ -58,123 +51,27 @@ from justitia.postprocessing.decisions import (
 from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import (
-    FIT_ROWS,
-    ExpectedSums,
     Memberships,
-    fit_to_all_rows,
-    product_bits,
-    ridges,
 )
 from justitia.postprocessing.plan import PostProcessingPlan
-from justitia.postprocessing.prefix_sums import PrefixFactor, even_bounds
+from justitia.postprocessing.prefix_sums import even_bounds
+from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, noise_warnings
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
-from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block
-from justitia.training.checkpoint import Checkpoint
 from justitia.training.diagnostics import cell_diagnostics, missing_diagnostics, size_diagnostics
 from justitia.training.lagrangian import Problem
-from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Rows, Run, Trained, calibrated
-from justitia.training.public_scores import decided, public_scores
+from justitia.training.method import ALL_ROWS, Rows
+from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
-#: Noise in a group's rate that is worth a warning, whatever the tolerance.
-LOUD = 0.05
-#: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
-TELLING = 8.0
-#: All groups together are empty if their noised sizes add up to less than so many standard deviations.
-NOBODY = 3.0
-#: A group is too small to be compared if its noised size is at most so many: an empty one is noticed 98 times in 100,
-#: one of four standard deviations is stopped for it twice in 100 times, one of five about once in 1,000.
-EMPTY = 2.0
-GO_ON = "or pass --small-groups (in Python, share_sizes=0) to train anyway"
 #: Violations differ if they do by more than this and by so many standard deviations of the known noise.
 SLACK, DEVIATIONS = 0.01, 3.0
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
 #: each label.
 FEW = 0.005
-#: Probabilities of one base model differ by less, whatever machine they were computed on.
-SAME_BASE = 1e-4
 #: Of classes: an error in memberships of a label counts at least this share of the one that counts most, and a network
 #: that learns them has at most so many hidden units.
 LEAST_IMPORTANCE, MOST_UNITS = 0.1, 48
-
-
-def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
-    """Standard deviation of the noise in a group's sum, after the projection onto the public total."""
-    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + 1))
-
-
-def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int) -> float:
-    """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
-
-    Parameters
-    ----------
-    count : int
-        Number of checks.
-    bounds : (float, float)
-        Norms of the rows of the moments and of a check.
-    """
-    if moments.is_exact:
-        return 0.0
-    precision = sum_stddev(moments, bounds[0], n_groups) ** -2
-    if count:
-        precision += count * sum_stddev(checks, bounds[1], n_groups) ** -2
-    return 1 / math.sqrt(precision)
-
-
-def noise_warnings(size: float, noise: float, tolerance: float) -> list[Diagnostic]:
-    """A sentence if groups of this size are too small for this noise in their rates."""
-    if noise <= max(tolerance, LOUD):
-        return []
-    sentence = (
-        f"with this budget and groups of about {size:.0f} the noise in a group's rate is about {noise:.2g}, "
-        "and no smaller violation can be held; raise epsilon, or compare fewer groups."
-    )
-    return [Diagnostic(sentence, NoisyEstimateWarning)]
-
-
-def refusal(sizes: NDArray[np.float64], stddev: float, n: int, names: Sequence[str]) -> str | None:
-    """Why a run with these groups cannot work; None if nothing speaks against it.
-
-    Parameters
-    ----------
-    sizes : ndarray (G,)
-        Noised.
-    stddev : float
-        Known standard deviation of each.
-    n : int
-        Rows, public.
-    """
-    total = float(sizes.sum())
-    if n >= TELLING * stddev and total <= min(NOBODY * stddev, n / TELLING):
-        return (
-            f"the noised sizes of all {len(sizes)} groups add up to about {max(total, 0):.0f} of {n:,} rows; "
-            f"check the names of the groups, where capital letters count, {GO_ON}."
-        )
-    empty = [name for name, size in zip(names, sizes, strict=True) if size <= EMPTY * stddev]
-    if n < TELLING * stddev * len(sizes) or not empty:
-        return None
-    listed = ", ".join(repr(name) for name in empty[:3]) + (", ..." if len(empty) > 3 else "")
-    return (
-        f"{len(empty)} of {len(sizes)} groups ({listed}) have a noised size of at most {EMPTY * stddev:.0f} "
-        f"rows; merge them with others (--bins cuts a number), correct or leave out their names, {GO_ON}."
-    )
-
-
-def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
-    """Release noised sizes of the groups, and stop by them alone before more is spent.
-
-    Raises
-    ------
-    AnswersRefuse
-        If they show that the run cannot work.
-    """
-    answer = vault.group_sums(Ones(), bound=1.0, noise=noise, purpose="sizes")[:, 0]
-    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
-    sentence = refusal(answer, stddev, n, [str(name) for name in vault.group_names])
-    if sentence is not None:
-        raise AnswersRefuse(sentence)
 
 
 def default_tolerance(least: float, dead_zone: float, rates: Array, sizes: Array, sum_noise: float) -> float:
@@ -265,7 +162,7 @@ def best_iterate(
     return best if beyond[-1] - max(0.0, beyond[best]) > max(SLACK, DEVIATIONS * checks[-1].noise) else None
 
 
-class PostProcessingRun(Run):
+class PostProcessingRun(CorrectionRun):
     """Closed-form dual on maximum-entropy memberships, and what is deployed of it.
 
     Parameters
@@ -291,6 +188,9 @@ class PostProcessingRun(Run):
       per check. Everything else here, a run that stops included, is a function of public data and of noised answers.
     """
 
+    predictions_name = "eta"
+    _deployed: Rule | ClassRule | None
+
     def __init__(
         self,
         plan: PostProcessingPlan,
@@ -301,37 +201,23 @@ class PostProcessingRun(Run):
         tolerance: float | Array | None,
         deployed: Array | None = None,
     ) -> None:
-        source, self._goal = problem.source, problem.goal
-        self._table = self._goal.table
-        self.plan, self.problem, self.source, self.vault, self.model = plan, problem, source, vault, model
-        self.eta, self._given, self._deployed_eta = eta, tolerance, deployed
+        sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
+        super().__init__(plan, problem, vault, sample, tolerance)
+        self._goal, self.model, self.eta, self._deployed_eta = problem.goal, model, eta, deployed
+        self._table, source = self._goal.table, self.source
+        self._n_rates = len(self._table.names)
         self.at_scores = plan.at == "scores"
         self._several = eta.ndim == 2  # more than two classes
-        self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
-        self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
-        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
-        self._sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
         # Memberships have weights of their own for each label where there are many rows for the noise.
         columns, labels = math.prod(problem.X.shape[1:]), problem.task.n_classes
         many = self._moments_stddev**2 * columns * (labels / 2) <= FEW * source.n
-        self._rows = PublicRows.fit(base_scores, self._sample, blocks=many, labels=labels)
-        self._queries = True  # a run of a curve makes none
-        self._answer: Array | None = None  # (G, width), noised: the moments
-        self._memberships: Memberships | None = None
+        self._rows = PublicRows.fit(base_scores, sample, blocks=many, labels=labels)
         self._constraints: Constraints | None = None
-        self._sizes: Array = np.ones((0, 0))  # (G, K), noised, by the memberships
-        self._counted: Array | None = None  # (G,), noised, by the sums themselves
         self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
-        self._surprises: list[Array] = []  # (T, G, K): answer of each check less the membership estimate
-        self._variances: list[Array] = []  # (T, G, K): of their known noise
         self._checked: list[CheckResult] = []
         self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
         self._quota: Array = np.zeros(self._table.values.shape[1] - 1)  # (D,): what every row pays for an action
-        self._lost = 0
-        self._history: list[dict[str, Any]] = []
-        self._distilled: dict[str, Distillation] = {}  # shared by the runs of a curve
-        self._deployed: Rule | ClassRule | None = None
         self._put_levels(
             levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
         )
@@ -348,88 +234,39 @@ class PostProcessingRun(Run):
             self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
         )
 
-    # -- queries ------------------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------
 
-    def train(self, bar: Bar, *, start: Array | None = None, checkpoint: Checkpoint | None = None) -> Trained:
-        """Release, solve; then check and solve again as often as the plan says."""
-        lam = np.zeros((self._groups, len(self._table.names))) if start is None else start
-        first = 0
-        if checkpoint is not None and (saved := checkpoint.restore()) is not None:
-            self._restore(saved.state, saved.lost)
-            lam, first = saved.lam, saved.position
-        checks = self.plan.checks if self._queries else 0
-        with bar(checks + 1, "dual") as shown:
-            if self._answer is None and self._constraints is None:
-                self._release_moments()
-                if checkpoint is not None:  # before memberships are fitted, which takes time
-                    checkpoint.save(self._state(), lam, 0)
-            if self._constraints is None:
-                self._fit_memberships()
-                if checkpoint is not None:
-                    checkpoint.save(self._state(), lam, 1)
-            for k in range(max(first - 1, 0), checks + 1):
-                lam = self._solve(lam)
-                self._record(k, lam)
-                if k < checks:
-                    self._check()
-                    if checkpoint is not None:
-                        checkpoint.save(self._state(), lam, k + 2)
-                shown.update()
-            back = best_iterate(self._checked, self.tolerances, self._excess) if self._queries else None
-            if back is not None:
-                self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-                lam, self._quota = self._checked[back].lam, self._checked[back].quota
-                self._lams, self._checked = lam[None], []
-                self._evaluate()
-                self._history.pop()  # its last row is about what is deployed
-                self._record(checks, lam)
-        return Trained(lam, self._history)
+    def _check_rows(self, seen: Evaluation) -> tuple[DecisionRows, float]:
+        """Decisions less the means of the population, by label and action."""
+        rows = DecisionRows(self._rule(), centred_table(self._table, seen.means))
+        return rows, rows.longest(seen.cells)
 
-    def _release_moments(self) -> None:
-        """Sizes, if the plan has them, and the moments."""
-        if self.plan.noise_sizes is not None:
-            self.source.check_unchanged()
-            check_sizes(self.vault, self.plan.noise_sizes, self.source.n)
-        self.source.check_unchanged()
-        self._answer = self.vault.group_sums(self._rows, bound=1.0, noise=self._moments_noise, purpose="moments")
-
-    def _check(self) -> None:
-        """Release the group sums of the current decisions, and compare them with the membership estimate."""
-        if self._lost:  # paid for by a run that was interrupted
-            self._lost -= 1
-            return
-        rates, cells = self._evaluate()
-        means = means_of_cells(self._table, cells)
-        rows = DecisionRows(self._rule(), centred_table(self._table, means))
-        bound = rows.bound(self.source.max_weight, cells)
-        self.source.check_unchanged()
-        answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        measured = rows.decoded(answer) / self._sizes + means[:, None]  # (T, G, K)
-        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups)
-        variance = (noise * PrefixFactor(len(self._levels)).noise[:, None, None] / self._sizes) ** 2
-        self._surprises.append(measured - rates)
-        self._variances.append(variance)
+    def _note_check(self, seen: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
+        """Keep multipliers and rates, to which the run may go back."""
         if not self.at_scores:
             self._checked.append(CheckResult(self._lams[0], measured[0], variance[0], self._quota))
 
+    def _settle(self, lam: Array) -> Array:
+        """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
+        back = best_iterate(self._checked, self.tolerances, self._excess)
+        if back is None:
+            return lam
+        self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
+        lam, self._quota = self._checked[back].lam, self._checked[back].quota
+        self._lams, self._checked = lam[None], []
+        self._evaluate()
+        last = self._history.pop()  # the last row is about what is deployed
+        self._record(last["round"], lam)
+        return lam
+
     # -- solving ------------------------------------------------------------------------------------------------
 
-    def _fit_memberships(self) -> None:
-        """Soft memberships that agree with the moments."""
-        assert self._answer is not None  # noqa: S101 - released before
-        answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
-        total = self.source.run(ColumnSums(self._rows, step)) * step
-        self._counted = self._rows.sizes(answer, total, n).sum(1)
+    def _count(self, answer: Array, total: Array) -> Array:
+        """(G,): sizes of the groups by the moments; and how many have not given the attribute, by label."""
+        n = self.source.n
         self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
-        chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
-        sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
-        ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
-        sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
-
-        def expected(weights: Array) -> Array:
-            return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
-
-        self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
+        counted: Array = self._rows.sizes(answer, total, n).sum(1)
+        return counted
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
@@ -437,7 +274,7 @@ class PostProcessingRun(Run):
         joint = self._joint(self._memberships.by_label(self._sample))
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
-        own = self._evaluate_cells()[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
+        own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
 
@@ -518,11 +355,9 @@ class PostProcessingRun(Run):
     def _rule(self) -> DecisionRule:
         """The current decisions, for any block."""
         assert self._memberships is not None  # noqa: S101 - known with the constraints
-        digest = hashlib.sha256()
         prices = np.stack([self._prices(lam) for lam in self._lams])
-        for array in (self._memberships.weights, prices, self._levels, self._quota):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest.hexdigest())
+        digest = digest_of((self._memberships.weights, prices, self._levels, self._quota))
+        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest)
 
     def _prices(self, lam: Array) -> Array:
         """(S Y, G, D): what p(a, y | x) is multiplied by in the correction."""
@@ -530,19 +365,15 @@ class PostProcessingRun(Run):
         prices: Array = np.einsum("yk,ydk,ak->yad", used.events, used.change, lam / used.sizes)
         return prices
 
-    def _evaluate_cells(self) -> Array:
-        step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
-        return self.source.run(EvaluateDecisions(self._rule(), step)).astype(np.float64) * step
-
-    def _evaluate(self) -> tuple[Array, Array]:
-        """(T, G, K) rates of all rows by the memberships and (T, S Y, L) public weights by label and action; a pass.
+    def _evaluate(self) -> Evaluation:
+        """Rates (T, G, K) by the memberships, means (T, K) and cells (T, S Y, L) of the current decisions; a pass.
 
         How far the sample is off goes into the constraint.
         """
-        evaluated = self._evaluate_cells()
-        rates = rates_of_cells(self._table, evaluated[..., : self._groups])
+        evaluated = self._pass(EvaluateDecisions)
+        rates, cells = rates_of_cells(self._table, evaluated[..., : self._groups]), evaluated[..., -1]
         self._shift = rates - np.stack([self._estimated().rates(one) for one in self._decisions(self.scores())])
-        return rates, evaluated[..., -1]
+        return Evaluation(rates, means_of_cells(self._table, cells), cells)
 
     def _put_levels(self, levels: Array) -> None:
         """Other levels; their multipliers are those of the nearest ones before."""
@@ -673,22 +504,10 @@ class PostProcessingRun(Run):
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
-        few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
-        return found + size_diagnostics(self.vault.group_names, self._counted, noise, few, loud)
-
-    def at(self, tolerance: float) -> Self:
-        """A run on the same answers with this tolerance; it queries nothing."""
-        follower = copy.copy(self)
-        follower._given, follower._queries, follower._history = tolerance, False, []
-        follower._deployed = None
-        follower._follows = True
-        return follower
+        return found + size_diagnostics(self.vault.group_names, self._counted, noise, self._few, loud)
 
     # -- deployment ---------------------------------------------------------------------------------------------
-
-    #: Whether the run belongs to a curve, whose scores are not computed anew from the deployed correction.
-    _follows = False
 
     def fitted(self) -> Rule | ClassRule:
         """The deployed model: the correction becomes a function of x, and memberships are dropped."""
@@ -780,42 +599,24 @@ class PostProcessingRun(Run):
         return self._plain_scores().astype(self.problem.y.dtype)
 
     # -- record and checkpoint ----------------------------------------------------------------------------------
-
-    def _record(self, k: int, lam: Array) -> None:
-        """One row of the history: public loss, accuracy and AUC out of fold, the noised gaps, the multipliers."""
-        problem, scores = self.problem, self.scores()
+    def _loss(self, scores: Array) -> float:
+        """Mean negative log-likelihood of the labels, with probabilities that the correction has moved."""
+        problem = self.problem
         if self._several:
             p = moved_classes(self.eta, scores, problem.costs)[np.arange(len(problem)), problem.y.astype(np.int64)]
             loss = -np.log(np.clip(p, 1e-6, 1.0))
         else:
             p = np.clip(problem.threshold + scores.astype(np.float64) / 2, 1e-6, 1 - 1e-6)
             loss = -np.log(np.where(problem.y > 0.5, p, 1 - p))
-        gap = self.gap(scores)
-        self._history.append(
-            {
-                "round": k,
-                "loss": float(np.average(loss, weights=problem.weight.astype(np.float64))),
-                **public_scores(scores, problem.y, problem.weight),
-                "noisy_gap": None if gap is None else gap.tolist(),
-                "violation_error": self.violation_stddev(),
-                "multiplier": lam.tolist(),
-            }
-        )
+        return float(np.average(loss, weights=problem.weight.astype(np.float64)))
 
-    def _state(self) -> dict[str, Any]:
-        """Noised answers, scores of the base model and weights of the memberships; no memberships."""
-        state: dict[str, Any] = {"eta": self.eta, "answer": self._answer, "history": self._history}
-        if self._memberships is None:
-            return state
-        return state | {
-            "weights": self._memberships.weights,
-            "counted": self._counted,
+    def _solved_state(self) -> dict[str, Any]:
+        return {
             "silence": self._silence,
             "shift": self._shift,
             "levels": self._levels,
             "lams": self._lams,
             "quota": self._quota,
-            "surprises": self._surprises,
             "variances": self._variances,
             "checked": [
                 {"lam": one.lam, "rates": one.rates, "variance": one.variance, "quota": one.quota}
@@ -823,24 +624,9 @@ class PostProcessingRun(Run):
             ],
         }
 
-    def _restore(self, state: dict[str, Any], lost: int) -> None:
-        """Continue from noised answers; what was paid for and lost is not queried again.
-
-        Raises
-        ------
-        ValueError
-            If the answers are about the scores of another base model.
-        """
-        if not np.allclose(state["eta"], self.eta, rtol=0.0, atol=SAME_BASE):
-            raise ValueError(
-                "expected the base that the checkpoint was begun with, got one with other scores of the same rows; "
-                "pass that base, or choose another folder."
-            )
-        self._lost, self._answer, self._history = lost, state["answer"], state["history"]
-        if "weights" in state:
-            self._use(state["weights"])
-            self._counted, self._silence, self._shift = state["counted"], state["silence"], state["shift"]
-            self._levels, self._lams, self._quota = state["levels"], state["lams"], state["quota"]
-            self._decides = int(np.abs(self._levels - self.problem.threshold).argmin())
-            self._surprises, self._variances = state["surprises"], state["variances"]
-            self._checked = [CheckResult(**one) for one in state["checked"]]
+    def _restore_solved(self, state: dict[str, Any]) -> None:
+        self._use(state["weights"])
+        self._silence, self._shift, self._variances = state["silence"], state["shift"], state["variances"]
+        self._levels, self._lams, self._quota = state["levels"], state["lams"], state["quota"]
+        self._decides = int(np.abs(self._levels - self.problem.threshold).argmin())
+        self._checked = [CheckResult(**one) for one in state["checked"]]

@@ -37,7 +37,7 @@ from justitia.postprocessing.decisions import ColumnSums, centred_table, means_o
 from justitia.postprocessing.dual import label_table
 from justitia.postprocessing.features import PublicRows
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, memberships, product_bits
-from justitia.postprocessing.solver import LOUD, all_releases_stddev, noise_warnings, sum_stddev
+from justitia.postprocessing.run import LOUD, all_releases_stddev, noise_warnings, sum_stddev
 from justitia.privacy.interface import RowFunction, Vault
 from justitia.privacy.ledger import BudgetExceeded
 from justitia.privacy.mechanisms import Noise

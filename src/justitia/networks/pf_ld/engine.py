@@ -18,7 +18,7 @@ from justitia.networks.engine import PrimalDualEngine, in_this_process
 from justitia.networks.pf_ld.clipping import minimise_error_bound
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.row_gradients import ScoreRows, h_slope
-from justitia.postprocessing.solver import sum_stddev
+from justitia.postprocessing.run import sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.diagnostics import unknown_group
