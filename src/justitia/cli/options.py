@@ -117,6 +117,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to the standard output.")
+verbose = click.option("--verbose", is_flag=True, help="List all columns, however many there are.")
 
 reading = together(
     click.option("--separator", help="Between columns of a CSV; 'tab' for tabs. By default ',' or as in training."),

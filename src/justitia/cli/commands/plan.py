@@ -67,8 +67,9 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 @options.goal
 @options.stream
 @options.workers
+@options.verbose
 @options.as_json
-def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **settings: Any) -> None:
+def plan(data: Path | None, tolerances: tuple[float, ...], verbose: bool, as_json: bool, **settings: Any) -> None:
     """Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.
 
     Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
@@ -121,7 +122,7 @@ def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **sett
         if tolerance is None:
             facts["expected_tolerance"] = expected_tolerance(counts, made, notions)
     warn_about(readings)
-    table = f"{columns_text(readings)}\n\n" if readings else ""
+    table = f"{columns_text(readings, verbose=verbose)}\n\n" if readings else ""
     print_result(facts, table + _text(facts), as_json=as_json)
 
 

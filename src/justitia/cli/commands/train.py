@@ -48,6 +48,7 @@ $ justitia train income.csv --target income --sensitive sex \\
     help="Folder to save to after every release; the same command resumes from it. --seed is then 0 by default.",
 )
 @options.out("Folder for the model.")
+@options.verbose
 @options.as_json
 def train(
     data: Path,
@@ -55,6 +56,7 @@ def train(
     checkpoint: Path | None,
     out: Path,
     overwrite: bool,
+    verbose: bool,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -87,8 +89,8 @@ def train(
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
         facts = save_or_rescue(partial(save_model, model, rows, target=target, sketch=sketch), stage, out)
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, LabelledRows) else ""
-    print_result(facts, table + _text(model, facts, out), as_json=as_json)
+    table = f"\n\n{columns_text(rows.readings, verbose=verbose)}" if isinstance(rows, LabelledRows) else ""
+    print_result(facts, _text(model, facts, out) + table + _next(model, out), as_json=as_json)
     return OK
 
 
@@ -113,10 +115,14 @@ def _text(model: Model, facts: dict[str, Any], out: Path) -> str:
         "privacy": certificate.statement,
         "remarks": diagnostics.strip(),
     }
-    text = [f"Trained: {out}", fields_text(lines)]
-    if math.isfinite(certificate.epsilon):
-        text.append(wrap(f"Next: justitia evaluate {quote(str(out))} TEST.csv"))
-    return "\n".join(text)
+    return "\n".join([wrap(f"TRAINED  {out}", indent=9), fields_text(lines)])
+
+
+def _next(model: Model, out: Path) -> str:
+    """The command that measures the model on other rows; none for a model that is not private."""
+    if not math.isfinite(model.certificate_.epsilon):
+        return ""
+    return f"\n\n{wrap(f'Next: justitia evaluate {quote(str(out))} TEST.csv')}"
 
 
 def target_text(facts: dict[str, Any]) -> str:

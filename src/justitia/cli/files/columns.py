@@ -6,6 +6,7 @@ Everything here is public; sensitive columns are never among the columns that ar
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,8 +16,10 @@ import pandas as pd
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.reading import Table
-from justitia.cli.output import table_text, truncate, warn
+from justitia.cli.output import table_text, text_width, truncate, warn
 from justitia.preprocessing.column_types import (
+    CATEGORY,
+    DATE,
     IGNORED,
     NUMBER,
     ColumnType,
@@ -28,6 +31,9 @@ from justitia.preprocessing.number_formats import NumberFormat
 
 #: Fields of training.json: how each column was read, and how numbers were written.
 COLUMNS, WRITTEN = "read_as", "written"
+#: Columns that are listed one by one; of more, those that are left out or in doubt.
+LISTED = 12
+KIND_WORDS = {NUMBER: "numeric", CATEGORY: "categorical", DATE: "dates"}
 
 
 @dataclass(frozen=True)
@@ -180,11 +186,18 @@ def warn_about(readings: Sequence[ColumnType]) -> None:
             warn(one.refusal or one.doubt)
 
 
-def columns_text(readings: Sequence[ColumnType]) -> str:
-    """A table of all columns and how they are read."""
-    rows, used = [], 0
-    for one in readings:
-        rows.append((truncate(one.name, 24), one.kind, truncate(one.says, 38)))
-        used += one.is_feature
-    head = f"How columns are read ({used} of {len(readings)} are features):"
+def columns_text(readings: Sequence[ColumnType], *, verbose: bool = False) -> str:
+    """How columns are read: a table of all columns, or of many columns their number by kind and those in doubt."""
+    used = [one for one in readings if one.is_feature]
+    head = f"How columns are read ({len(used)} of {len(readings)} are features):"
+    listed = readings
+    if len(readings) > LISTED and not verbose:
+        kinds = ", ".join(
+            f"{count} {KIND_WORDS[kind]}" for kind, count in Counter(one.kind for one in used).most_common()
+        )
+        head = f"Columns: {kinds}; --verbose lists them."
+        listed = [one for one in readings if one.doubt or not one.is_feature]
+        if not listed:
+            return head
+    rows = [(truncate(one.name, 24), one.kind, truncate(one.says, text_width() - 42)) for one in listed]
     return f"{head}\n{table_text(('column', 'read as', 'what is in it'), rows, left=3)}"
