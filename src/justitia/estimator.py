@@ -25,6 +25,7 @@ from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.outliers import input_diagnostics
@@ -106,6 +107,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
         "post-processing", two classes).
+    randomize : float
+        Width of a band around the threshold, in units of the probability, in which decisions follow a public coin: a
+        keyed hash of the encoded row, so that the same row always gets the same decision (``docs/plugin.md``). 0 is off
+        (engine "post-processing", two classes).
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -193,6 +198,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         costs: Any = None,
         quota: Any = None,
         at: str = "decision",
+        randomize: float = 0.0,
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
@@ -214,6 +220,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         self.costs = costs
         self.quota = quota
         self.at = at
+        self.randomize = randomize
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
@@ -334,6 +341,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             return Task.of_classes(classes.tolist()), classes, codes
         _, classes, codes = read_task_target(y)
         task = Task.of_classes(classes.tolist())
+        if task.kind == "classes" and self.randomize:
+            raise ValueError(
+                f"expected randomize=0 because y has {task.n_classes} classes, got {self.randomize:g}; leave it out."
+            )
         if task.kind == "classes" and self.at != "decision":
             raise ValueError(
                 f"expected at='decision' because y has {task.n_classes} classes, got {self.at!r}; scores of several "
@@ -411,7 +422,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
             return network_method(self.module, problem, plan, seed)
         base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
-        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
+        coin = Coin.from_seed(float(self.randomize), seed) if self.randomize else None
+        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed, coin)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
@@ -727,6 +739,15 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     if not network and model.module is not None:
         raise ValueError(
             "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
+    width = check_nonnegative("randomize", model.randomize)
+    if width > 1:
+        raise ValueError(f"expected randomize to be a width of at most 1, got {width:g}; try 0.02.")
+    shares = model.ratio is not None or model.quota is not None or "predictive_parity" in str(model.notion)
+    if width and (network or shares or model.at != "decision"):
+        raise ValueError(
+            "expected randomize=0 with a network, a ratio, a quota, 'predictive_parity' or at='scores', got "
+            f"{width:g}; leave it out."
         )
     threshold = model.threshold
     if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):

@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
-from justitia.exceptions import warn_of
+from justitia.exceptions import Notice, warn_of
 from justitia.learners.base import Inputs
 from justitia.persistence import folder as saved_folder
 from justitia.preprocessing.outliers import clip_weights
@@ -70,6 +70,8 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             self._keep_price(session)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
+            if isinstance(sentence, Notice):
+                continue
             warn_of(sentence, stacklevel=4)
         if ledger is None and checkpoint is None:
             FITS.note(session.settings.rows, self.certificate_, stacklevel=4)

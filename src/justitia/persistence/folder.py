@@ -61,7 +61,7 @@ MAX_PRICES = 1_000
 #: plan). The noise seed is never written: whoever had the file and the seed could subtract the noise.
 PARAMETERS = (
     *("notion", "epsilon", "delta", "tolerance", "ratio", "groups", "engine", "base", "threshold", "class_weight"),
-    *("costs", "quota", "at", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
+    *("costs", "quota", "at", "randomize", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
 )
 #: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
 REQUIRED_KEYS = {
@@ -302,7 +302,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     if costs is not None:
         kept["costs"] = np.asarray(costs, dtype=np.float64)
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
-    for name in ("epsilon", "delta", "threshold", "tolerance", "ratio", "quota"):
+    for name in ("epsilon", "delta", "threshold", "tolerance", "ratio", "quota", "randomize"):
         if isinstance(kept.get(name), numbers.Real):
             kept[name] = float(kept[name])
     return {name: to_json_value(value) for name, value in kept.items()}

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.exceptions import Diagnostic
+from justitia.exceptions import Diagnostic, Notice
 from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import (
     NOTHING,
     UNITS,
@@ -182,6 +183,8 @@ class PostProcessingRun(CorrectionRun):
         standard errors.
     deployed : ndarray (n,), optional
         p(y = 1 | x) of the sample by the base that is deployed, for which a quota is exact.
+    coin : Coin, optional
+        For rows near the line between two decisions.
 
     Guarantee
     ---------
@@ -201,9 +204,12 @@ class PostProcessingRun(CorrectionRun):
         model: tuple[Base, Any, Inputs],
         tolerance: float | Array | None,
         deployed: Array | None = None,
+        coin: Coin | None = None,
     ) -> None:
         sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
         super().__init__(plan, problem, vault, sample, tolerance)
+        self._coin = coin
+        self._tossed: Array = np.zeros(len(eta)) if coin is None else coin(sample.X)  # what it adds to the line
         self._goal, self.model, self.eta, self._deployed_eta = problem.goal, model, eta, deployed
         self._table, source = self._goal.table, self.source
         self._n_rates = len(self._table.names)
@@ -305,7 +311,7 @@ class PostProcessingRun(CorrectionRun):
     def _solutions(self, lam: Array) -> Array:
         """(T, G, K): multipliers at all levels, each from a solution nearby."""
         found: list[Array] = []
-        for t, gain in enumerate(self._gains(self.eta)):
+        for t, gain in enumerate(self._gains(self.eta) - self._tossed[:, None]):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
             start = start if start.any() else None
             solved = reach(self._goal, gain, self._constraint(t), self._held_tolerances(), start)
@@ -359,7 +365,7 @@ class PostProcessingRun(CorrectionRun):
         assert self._memberships is not None  # noqa: S101 - known with the constraints
         prices = np.stack([self._prices(lam) for lam in self._lams])
         digest = digest_of((self._memberships.weights, prices, self._levels, self._quota))
-        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest)
+        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest, self._coin)
 
     def _prices(self, lam: Array) -> Array:
         """(S Y, G, D): what p(a, y | x) is multiplied by in the correction."""
@@ -408,7 +414,7 @@ class PostProcessingRun(CorrectionRun):
         if self.at_scores:
             return (2 * (self._probability() - self.problem.threshold)).astype(self.problem.y.dtype)
         margin = 2 * (self.eta - self.problem.threshold)
-        corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0]
+        corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0] - self._tossed
         return clip_to_decision_side(margin, corrected).astype(self.problem.y.dtype)
 
     def _utilities(self) -> Array:
@@ -562,8 +568,23 @@ class PostProcessingRun(CorrectionRun):
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
+        found += self._coin_notice()
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
         return found + size_diagnostics(self.vault.group_names, self._counted, noise, self._few, loud)
+
+    def _coin_notice(self) -> list[Notice]:
+        """How many decisions follow the coin: a public number, as the correction is by now."""
+        if self._coin is None:
+            return []
+        margin = 2 * (self.eta - self.problem.threshold) - self._estimated().correction(self._lams[0])
+        near = np.abs(margin) < self._coin.width
+        share = float(np.average(near, weights=self.problem.weight.astype(np.float64)))
+        return [
+            Notice(
+                f"about {share:.1%} of decisions follow a public coin (randomize={self._coin.width:g}): those of rows "
+                "near the line; the same row always gets the same decision."
+            )
+        ]
 
     # -- deployment ---------------------------------------------------------------------------------------------
 
@@ -577,14 +598,14 @@ class PostProcessingRun(CorrectionRun):
         threshold, c, lams = self.problem.threshold, self._multiplied(), self._lams.reshape(len(self._lams), -1)
         largest = lams[int(np.abs(lams).sum(1).argmax())]
         if np.abs(c @ largest).max(initial=0.0) <= NOTHING:
-            return self._at_quota(Rule(base, calibration, Correction(), threshold))
+            return self._at_quota(Rule(base, calibration, Correction(), threshold, coin=self._coin))
         if "network" not in self._distilled:
             # Rows near the line are learned best; with many levels each row is near one of the lines.
             margin = c @ largest if self.at_scores else 2 * (self.eta - threshold) - self._quota[0]
             self._distilled["network"] = Distillation.of_two_classes(inputs.numbers, self.eta, c, largest, margin)
         network = self._distilled["network"]
         if not self.at_scores:
-            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold))
+            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold, coin=self._coin))
         levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
         return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
 
@@ -649,7 +670,7 @@ class PostProcessingRun(CorrectionRun):
         if rule.levels is not None:
             found = 2 * (rule.levels.probability(numbers, self.eta) - threshold)
         else:
-            found = 2 * (self.eta - threshold) - rule.correction(numbers, self.eta)
+            found = rule.corrected(numbers, self.eta)
         return found.astype(self.problem.y.dtype)
 
     def base_scores(self) -> Array:
