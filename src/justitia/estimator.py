@@ -25,6 +25,7 @@ from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.outliers import input_diagnostics
@@ -106,6 +107,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
         "post-processing", two classes).
+    randomize : float
+        Width of a band around the threshold, in units of the probability, in which decisions follow a public coin: a
+        keyed hash of the encoded row, so that the same row always gets the same decision (``docs/plugin.md``). 0 is off
+        (engine "post-processing", two classes).
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -139,6 +144,11 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : TrainingPlan
         The calibrated plan that was carried out.
+    price_ : DataFrame
+        What the constraint costs (engine "post-processing"): the uncorrected base, then tolerances from loosest to
+        strictest, that of the deployed model among them (``deployed``). Accuracy, AUC and share of positive decisions
+        are public and out of fold; ``violation`` is estimated from memberships and all checks, with its standard error.
+        See ``docs/plugin.md``.
     history_ : DataFrame
         Public or noised numbers, one row per round; without privacy those by group are exact.
     history_columns_ : tuple of Column
@@ -188,6 +198,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         costs: Any = None,
         quota: Any = None,
         at: str = "decision",
+        randomize: float = 0.0,
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
@@ -209,6 +220,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         self.costs = costs
         self.quota = quota
         self.at = at
+        self.randomize = randomize
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
@@ -329,6 +341,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             return Task.of_classes(classes.tolist()), classes, codes
         _, classes, codes = read_task_target(y)
         task = Task.of_classes(classes.tolist())
+        if task.kind == "classes" and self.randomize:
+            raise ValueError(
+                f"expected randomize=0 because y has {task.n_classes} classes, got {self.randomize:g}; leave it out."
+            )
         if task.kind == "classes" and self.at != "decision":
             raise ValueError(
                 f"expected at='decision' because y has {task.n_classes} classes, got {self.at!r}; scores of several "
@@ -406,7 +422,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
             return network_method(self.module, problem, plan, seed)
         base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
-        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
+        coin = Coin.from_seed(float(self.randomize), seed) if self.randomize else None
+        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed, coin)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
@@ -722,6 +739,15 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     if not network and model.module is not None:
         raise ValueError(
             "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
+    width = check_nonnegative("randomize", model.randomize)
+    if width > 1:
+        raise ValueError(f"expected randomize to be a width of at most 1, got {width:g}; try 0.02.")
+    shares = model.ratio is not None or model.quota is not None or "predictive_parity" in str(model.notion)
+    if width and (network or shares or model.at != "decision"):
+        raise ValueError(
+            "expected randomize=0 with a network, a ratio, a quota, 'predictive_parity' or at='scores', got "
+            f"{width:g}; leave it out."
         )
     threshold = model.threshold
     if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):

@@ -92,6 +92,12 @@ class Diagnostic(str):
         return Diagnostic, (str(self), self.category)
 
 
+class Notice(str):
+    """A sentence of a certificate that is no warning."""
+
+    __slots__ = ()
+
+
 def warn_of(sentence: str, *, stacklevel: int) -> None:
     """Warn with the class of the sentence, or ``JustitiaWarning`` if it has none, as one read from a file."""
     warnings.warn(str(sentence), getattr(sentence, "category", JustitiaWarning), stacklevel=stacklevel + 1)

@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
-from justitia.exceptions import warn_of
+from justitia.exceptions import Notice, warn_of
 from justitia.learners.base import Inputs
 from justitia.persistence import folder as saved_folder
 from justitia.preprocessing.outliers import clip_weights
@@ -67,8 +67,11 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
+            self._keep_price(session)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
+            if isinstance(sentence, Notice):
+                continue
             warn_of(sentence, stacklevel=4)
         if ledger is None and checkpoint is None:
             FITS.note(session.settings.rows, self.certificate_, stacklevel=4)
@@ -94,6 +97,12 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         self.history_, self.history_columns_ = history_table(
             trained.history, groups, rates, private=private, scores=scores
         )
+
+    def _keep_price(self, session: Session) -> None:
+        """Keep the price list, of engines that have one."""
+        self.__dict__.pop("price_", None)  # of an earlier fit
+        if (found := session.run.price()) is not None:
+            self.price_ = found
 
     def _open_files(self, data: FileData) -> FileRows:
         """All rows of files, with a bar for each pass."""

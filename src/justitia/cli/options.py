@@ -288,6 +288,14 @@ base = together(
     click.option(
         "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
     ),
+    click.option(
+        "--randomize",
+        type=float,
+        default=0.0,
+        show_default=True,
+        metavar="WIDTH",
+        help="Width of a band around the threshold in which decisions follow a public coin; 0 is none.",
+    ),
 )
 #: File and settings of a command that trains.
 training = together(

@@ -96,6 +96,7 @@ def make_estimator(rows: LabelledRows | StreamedRows, settings: dict[str, Any], 
         regressor.check_parameters(model)
     else:
         network = {"engine": engine, "module": settings["hidden"], "threshold": settings["threshold"]}
+        network["randomize"] = settings.get("randomize", 0.0)
         model = LagrangianDualClassifier(**shared, **network)
         check_parameters(model)
         if not settings["small_groups"] and isinstance(rows, LabelledRows):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.notions import RateTable
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import moved_probability
 from justitia.postprocessing.dual import best_action
 from justitia.postprocessing.memberships import Memberships
@@ -63,6 +64,8 @@ class DecisionRule:
         What every row pays for an action.
     digest : str
         A name of these decisions, by which a block finds them again.
+    coin : Coin, optional
+        Moves the line row by row.
     """
 
     memberships: Memberships
@@ -70,6 +73,7 @@ class DecisionRule:
     gains: Gains
     quota: Array
     digest: str
+    coin: Coin | None = None
 
     def decide(self, block: Block) -> tuple[NDArray[np.int64], Array | None]:
         """(T, m) actions, and the memberships that they are made of unless the block has the decisions already."""
@@ -79,6 +83,8 @@ class DecisionRule:
         q, p = self.memberships.by_label(block), probabilities(block)
         correction = self._correction(block, q, p)
         margins = self.gains(prediction(block)) - correction - self.quota
+        if self.coin is not None:
+            margins = margins - self.coin(block.X)[:, None]
         if len(margins) == 1:
             decided = best_action(margins[0])[None]
         else:
