@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from bench.experiments.audit import AUDIT
+from bench.experiments.bases import BASES, SYNTHETIC
 from bench.experiments.census import CENSUS
 from bench.experiments.choose import CHOOSE
 from bench.experiments.clipping_figures import C_D, C_P
@@ -58,7 +59,7 @@ PAGES = tuple(
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, INSIDE)
+HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, BASES, INSIDE)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
 BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
@@ -135,7 +136,7 @@ def reproduce(
 
 def available(cells: Sequence[Cell]) -> list[Cell]:
     """Cells whose dataset can be had; the others are reported once per dataset."""
-    usable = {SIMULATED, *DRAWN}
+    usable = {SIMULATED, SYNTHETIC, *DRAWN}
     for name in dict.fromkeys(cell.dataset for cell in cells if cell.dataset not in usable):
         try:
             dataset(name)

@@ -124,6 +124,9 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         seed is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
+    n_jobs : int, optional
+        Models of the base that are learned at the same time, in threads: None is one, -1 is one per core. The result
+        does not depend on it (engine "post-processing").
 
     Attributes
     ----------
@@ -204,6 +207,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         missing_marker: Hashable = None,
         noise_seed: int | None = None,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.notion = notion
         self.epsilon = epsilon
@@ -226,6 +230,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         self.missing_marker = missing_marker
         self.noise_seed = noise_seed
         self.progress = progress
+        self.n_jobs = n_jobs
 
     @protects_attribute
     def fit(
@@ -421,7 +426,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             from justitia.networks.method import network_method  # noqa: PLC0415 - needs torch, as this plan does
 
             return network_method(self.module, problem, plan, seed)
-        base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
+        base = base_of(self.base, problem.task, n_jobs=self.n_jobs)
+        base = base or default_base(len(problem), problem.task, n_jobs=self.n_jobs)
         coin = Coin.from_seed(float(self.randomize), seed) if self.randomize else None
         return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed, coin)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -152,3 +153,6 @@ def check_common_parameters(model: BaseEstimator) -> None:
         check_int("noise_seed", model.noise_seed, at_least=0)
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    jobs = model.n_jobs
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, numbers.Integral) or jobs == 0):
+        raise ValueError(f"expected n_jobs to be None, a number of threads or -1 for one per core, got {jobs!r}.")

@@ -86,6 +86,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
+    n_jobs : int, optional
+        Models of the base that are learned at the same time, in threads: None is one, -1 is one per core. The result
+        does not depend on it.
 
     Attributes
     ----------
@@ -154,6 +157,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         missing_marker: Hashable = None,
         noise_seed: int | None = None,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.notion = notion
         self.epsilon = epsilon
@@ -168,6 +172,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         self.missing_marker = missing_marker
         self.noise_seed = noise_seed
         self.progress = progress
+        self.n_jobs = n_jobs
 
     @protects_attribute
     def fit(
@@ -233,7 +238,8 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = None if self.tolerance is None else float(self.tolerance)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
-            base = base_of(self.base, NUMBER) or default_base(len(problem), NUMBER)
+            base = base_of(self.base, NUMBER, n_jobs=self.n_jobs)
+            base = base or default_base(len(problem), NUMBER, n_jobs=self.n_jobs)
             inputs = Inputs(table, problem.X.reshape(len(problem), -1))
             method = NumberMethod(base, inputs, problem, notion, self.bounds_, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)

@@ -228,10 +228,12 @@ class TreesModel:
     Parameters
     ----------
     trees : Trees
+    n_jobs : int, optional
+        Threads of a prediction: None is one, a negative number is one per core.
     """
 
-    def __init__(self, trees: Trees) -> None:
-        self.trees = trees
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        self.trees, self.n_jobs = trees, n_jobs
 
     @cached_property
     def booster_(self) -> Any:
@@ -242,15 +244,15 @@ class TreesModel:
 
     def _predict(self, X: Any) -> Floats:
         rows = X if hasattr(X, "columns") else check_array(X, ensure_all_finite=False)
-        found: Floats = self.booster_.predict(rows)
+        found: Floats = self.booster_.predict(rows, num_threads=max(self.n_jobs or 1, 0))
         return found
 
 
 class TreesClassifier(TreesModel):
     """Trees of a label in place of the classifier that learned them."""
 
-    def __init__(self, trees: Trees) -> None:
-        super().__init__(trees)
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        super().__init__(trees, n_jobs)
         self.classes_ = np.arange(max(trees.sums, 2))
         self.__name__ = "LGBMClassifier"
 
@@ -263,8 +265,8 @@ class TreesClassifier(TreesModel):
 class TreesRegressor(TreesModel):
     """Trees of a number in place of the regressor that learned them."""
 
-    def __init__(self, trees: Trees) -> None:
-        super().__init__(trees)
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        super().__init__(trees, n_jobs)
         self.__name__ = "LGBMRegressor"
 
     def predict(self, X: Any) -> Floats:

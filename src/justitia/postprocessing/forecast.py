@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from justitia.learners.base import FOLDS, Inputs, cross_fit_folds
+from justitia.learners.base import Inputs, cross_fit_folds
 from justitia.learners.lightgbm_base import default_base
 from justitia.postprocessing.correction import ROWS, Distillation
 from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions, Gains
@@ -87,7 +87,8 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
     model, learning = _learning(numbers, y)
     learning += _distilling(numbers, y) * min(sample, ROWS) / len(numbers)
     reading = _seconds(lambda: [encoder.transform(t.select(names).to_pandas()) for _, t in files.blocks(names, 0, few)])
-    predicting = 0.0 if sample == n else FOLDS * _seconds(lambda: model.predict_proba(numbers[:few]))
+    each = _seconds(lambda: model.predict(numbers[:few], num_threads=1))
+    predicting = 0.0 if sample == n else default_base(sample).deployed * each
     whole, short = _passes(numbers[:few], y[:few])
     passing = ((3 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
     disk = 0 if sample == n else n * (4 * numbers.shape[1] + 16)
@@ -98,10 +99,10 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
     """One of the base models, and seconds for all of them."""
     seen, unseen = next(iter(cross_fit_folds(y.astype(np.float64), 0)))
-    weight, base, models = np.ones(len(y)), default_base(len(y)), []
-    inputs = Inputs(numbers, numbers)
-    took = _seconds(lambda: models.append(base.learn_fold(inputs, y, weight, seen, unseen, seed=0)[0]))
-    return models[0], FOLDS * took
+    base, boosters = default_base(len(y)), []
+    data = base.binned(Inputs(numbers, numbers), y.astype(np.float64), np.ones(len(y)))
+    took = _seconds(lambda: boosters.append(base.learn_fold(data, seen, unseen)[0]))
+    return boosters[0], base.fits * took
 
 
 def _distilling(numbers: NDArray[np.float32], y: Any) -> float:
