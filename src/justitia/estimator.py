@@ -259,8 +259,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             rows are corrected by X alone, so X should tell the stratum.
         proxy : DataFrame, Series or array-like (n,) or (n, r), optional
             Public columns that say something about the group, such as probabilities by surname and address
-            (``docs/proxies.md``); of X in files, names of columns. Noised sums compare them with the attribute. They are
-            no features, and not needed at prediction. Engine "post-processing".
+            (``docs/proxies.md``); of X in files, names of columns. Noised sums compare them with the attribute. They
+            are no features, and not needed at prediction. Engine "post-processing".
         ledger : PrivacyLedger, optional
             A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.

@@ -1,9 +1,9 @@
 """Public rows of the first release: features that may tell the groups apart, as rows of norm at most 1.
 
 A row holds a constant, the row's features, a public representation of it and its score: probabilities and log-odds of
-a base model, or a network's last hidden layer and its logit; and proxies of the group if there are any. The columns come in one block per label, or once with the
-label as one more column, or as K - 1 columns of K classes. Everything here is a function of features, labels and a
-public model.
+a base model, or a network's last hidden layer and its logit; and public proxies of the group if there are any. The
+columns come in one block per label, or once with the label as one more column, or as K - 1 columns of K classes.
+Everything here is a function of public columns, labels and a public model.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
-#: Length of the proxies in a row; that of the other parts is about 1. Where proxies say nothing, the others are 3% shorter
-#: than without them. Inner splits: ``python -m bench.experiments proxies``.
+#: Length of the proxies in a row; that of the other parts is about 1. The others become 3% shorter by it.
 PROXY_LENGTH = 0.5
 #: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
 #: the same to the last bit in every block, process and engine.
