@@ -80,9 +80,10 @@ class ProxyPart:
         """Learn means and scales from rows of the sample; None if there are no proxies."""
         if proxy is None:
             return None
-        stddev = proxy.std(0)
-        centre, scale = proxy.mean(0), np.where(stddev > 0, stddev, np.float32(1.0))
-        return cls(centre, scale, _principal_axes(np.clip((proxy - centre) / scale, -CUT, CUT)))
+        wide = proxy.astype(np.float64)  # entries may be as large as single precision has them
+        centre, stddev = wide.mean(0), wide.std(0)
+        scale = np.where(stddev > 0, stddev, 1.0)
+        return cls(centre, scale, _principal_axes(np.clip((wide - centre) / scale, -CUT, CUT)))
 
     @property
     def width(self) -> int:
@@ -93,7 +94,7 @@ class ProxyPart:
         """(m, k): of rows of a block, each of length about ``PROXY_LENGTH``."""
         if block.proxy is None:
             raise ValueError("expected rows with the proxies of the fit, got none; pass them again.")
-        columns = np.clip((block.proxy - self.centre) / self.scale, -CUT, CUT)
+        columns = np.clip((block.proxy.astype(np.float64) - self.centre) / self.scale, -CUT, CUT)
         parts = columns if self.axes is None else aligned_product(block.first, columns, self.axes)
         found: Array = parts * (PROXY_LENGTH / columns.shape[1] ** 0.5)
         return found
