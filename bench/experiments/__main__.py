@@ -32,6 +32,7 @@ from bench.experiments.number_rules import NUMBER_RULES
 from bench.experiments.page import fill
 from bench.experiments.pareto import PARETO
 from bench.experiments.price import PRICE
+from bench.experiments.proxies import PROXIES, PROXIES_INNER
 from bench.experiments.reasons import REASONS
 from bench.experiments.records import add_record
 from bench.experiments.repeats import REPEATS
@@ -55,13 +56,26 @@ RESULTS = ROOT / "results"
 QUICK = ROOT / "out" / "quick"
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress", "numbers")
+    for name in (
+        "evaluation",
+        "moments",
+        "plugin",
+        "audit",
+        "printed-engine",
+        "measure",
+        "stress",
+        "numbers",
+        "proxies",
+    )
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, BASES, INSIDE)
+HOW_AND_WHY = (
+    *(CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, BASES, INSIDE),
+    PROXIES_INNER,
+)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS, PROXIES)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

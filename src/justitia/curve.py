@@ -93,6 +93,7 @@ def tradeoff(
     sample_weight: Any = None,
     person: Any = None,
     strata: Any = None,
+    proxy: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
@@ -106,7 +107,7 @@ def tradeoff(
         What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
-    X, y, sensitive_features, sample_weight, person, strata, ledger
+    X, y, sensitive_features, sample_weight, person, strata, proxy, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -123,8 +124,8 @@ def tradeoff(
         )
     if isinstance(model, LagrangianDualClassifier):
         check_shares_answers(model)
-    elif strata is not None:
-        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
+    else:
+        check_regression_arguments(strata, proxy)
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
@@ -133,7 +134,7 @@ def tradeoff(
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: Model = unfitted(model).set_params(tolerance=grid[0])
     data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight, "person": person}
-    more = {} if strata is None else {"strata": strata}
+    more = {name: value for name, value in (("strata", strata), ("proxy", proxy)) if value is not None}
     with closing(first._open(**data, **more, ledger=ledger)) as session:
         session.warn(stacklevel=3)
         trained = session.train()
@@ -153,6 +154,13 @@ def tradeoff(
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.run.violation_stddev())
+
+
+def check_regression_arguments(strata: Any, proxy: Any) -> None:
+    """Refuse what only a classifier has a use for."""
+    for name, given in (("strata", strata), ("proxy", proxy)):
+        if given is not None:
+            raise ValueError(f"expected no {name} with a LagrangianDualRegressor, got some; leave {name} out.")
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:

@@ -29,6 +29,7 @@ from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.outliers import input_diagnostics
+from justitia.preprocessing.proxies import ProxyEncoder, check_proxy_names, read_proxy
 from justitia.preprocessing.tables import read_costs, read_target, read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
@@ -181,7 +182,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     feature_names_in_: NDArray[Any]
 
     # sensitive_features is routed to fit by default; scikit-learn's other methods never see it.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True, "strata": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "sensitive_features": True,
+        "person": True,
+        "strata": True,
+        "proxy": True,
+    }
 
     def __init__(
         self,
@@ -242,6 +248,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         sample_weight: Any = None,
         person: Any = None,
         strata: Any = None,
+        proxy: Any = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: Path | str | None = None,
     ) -> Self:
@@ -267,6 +274,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         strata : array-like (n,) or str, optional
             Public strata of the rows, or the column of X that holds them, for "conditional_demographic_parity". New
             rows are corrected by X alone, so X should tell the stratum.
+        proxy : DataFrame, Series or array-like (n,) or (n, r), optional
+            Public columns that say something about the group, such as probabilities by surname and address
+            (``docs/proxies.md``); of X in files, names of columns. Noised sums compare them with the attribute. They
+            are no features, and not needed at prediction. Engine "post-processing".
         ledger : PrivacyLedger, optional
             A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
@@ -285,7 +296,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, strata=strata, ledger=ledger, folder=folder),
+            lambda folder: self._open(**data, person=person, strata=strata, proxy=proxy, ledger=ledger, folder=folder),
             ledger=ledger,
             checkpoint=checkpoint,
         )
@@ -299,27 +310,31 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         sample_weight: Any = None,
         person: Any = None,
         strata: Any = None,
+        proxy: Any = None,
         ledger: PrivacyLedger | None = None,
         folder: RunFolder | None = None,
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notions, plan = check_parameters(self)
         check_strata(notions, strata, in_files=is_files(X))
+        check_proxy_allowed(proxy, plan)
         attribute: Attribute | FileAttribute | HeldElsewhere
         if is_files(X):
             check_files_allowed(notions, plan)
-            data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
+            data = FileData.from_names(X, y, sensitive_features, sample_weight, person, proxy)
             table, problem, attribute, person = self._read_files(data, notions)
+            proxies = data.columns.proxy
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
             attribute, table = Attribute.from_container(sensitive_features), X
-            problem = self._read_table(X, y, sample_weight, strata, notions, plan)
+            problem, proxies = self._read_table(X, y, sample_weight, strata, proxy, notions, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
             weight = None if is_files(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = self.tolerance if plan.trains_network else tolerances_of(self.tolerance, problem.goal)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
+            settings = replace(settings, features=(*settings.features, *proxies))
             method = self._method(table, problem, plan, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
         except BaseException:
@@ -327,17 +342,26 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             raise
 
     def _read_table(
-        self, X: Any, y: Any, sample_weight: Any, strata: Any, notions: list[FairnessNotion], plan: Plan
-    ) -> Problem:
-        """The public part of rows in memory."""
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        strata: Any,
+        proxy: Any,
+        notions: list[FairnessNotion],
+        plan: Plan,
+    ) -> tuple[Problem, tuple[str, ...]]:
+        """The public part of rows in memory, and names of the proxies."""
         features = self._features(X, reset=True)
         task, self.classes_, target = self._read_target(y, plan)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target, task)
         names, codes = read_strata(strata, X, len(target))
-        problem = self._problem(features, target, weight, notions, task, strata=(names, codes))
-        source = MemoryRows(features, problem.codes, weight, plan.micro_batch)
-        return replace(problem, source=source)
+        proxies, columns = read_proxy(proxy, len(target))
+        check_proxy_names(proxies, getattr(self, "feature_names_in_", ()))
+        problem = self._problem(features, target, weight, notions, task, strata=(names, codes), proxy=columns)
+        source = MemoryRows(features, problem.codes, weight, plan.micro_batch, columns)
+        return replace(problem, source=source), proxies
 
     def _read_target(self, y: Any, plan: Plan) -> tuple[Task, NDArray[Any], NDArray[Any]]:
         """Kind of the target, class labels and codes; networks have two classes."""
@@ -367,6 +391,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         *,
         source: Any = None,
         strata: tuple[list[str], NDArray[np.int64] | None] = ([], None),
+        proxy: NDArray[np.float32] | None = None,
     ) -> Problem:
         """What is public about the rows, and what decisions are held to."""
         names, codes = strata
@@ -376,12 +401,14 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             matrix = costs if costs is not None else class_costs(self.class_weight, self.classes_, target)
             if self.threshold != 0.5:
                 raise ValueError(f"expected no threshold because y has {task.n_classes} classes, got one; use costs.")
-        made = Problem(features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix)
+        made = Problem(
+            features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix, proxy=proxy
+        )
         if plan_of(self).trains_network:
             return made
         quota = read_quota(self.quota, task)
         goal = Goal.from_notions(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
-        return replace(made, given_goal=goal)
+        return replace(made, given_goal=goal, proxy=proxy)
 
     def _read_files(
         self, data: FileData, notions: list[FairnessNotion]
@@ -396,15 +423,17 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             self.classes_ = classes_of(scan.labels, data.files.positive)
             task, _, _ = self._read_target(self.classes_, check_parameters(self)[1])
             target = label_codes(table[data.columns.target].to_numpy(), self.classes_.tolist())
+            encoder = ProxyEncoder.fit(table[list(data.columns.proxy)]) if data.columns.proxy else None
+            proxy = None if encoder is None else encoder(table[list(data.columns.proxy)])
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
             if stride(source.n) == 1:  # the sample has all rows
                 source.close()
                 weight = read_weight(given, target, task)
-                problem = self._problem(features, target, weight, notions, task)
+                problem = self._problem(features, target, weight, notions, task, proxy=proxy)
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(target))
-            source.encode_with(self._encode(features.shape[1]), self.classes_.tolist())
-            problem = self._problem(features, target, weight, notions, task, source=source)
+            source.encode_with(self._encode(features.shape[1]), self.classes_.tolist(), encoder)
+            problem = self._problem(features, target, weight, notions, task, source=source, proxy=proxy)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:
             source.close()
@@ -528,6 +557,15 @@ def check_files_allowed(notions: list[FairnessNotion], plan: Plan) -> None:
                 "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
                 f"{type(notion).__name__}; read the rows into memory."
             ) from None
+
+
+def check_proxy_allowed(proxy: Any, plan: Plan) -> None:
+    """Refuse a proxy where an engine has no use for it."""
+    if proxy is not None and not isinstance(plan, PostProcessingPlan):
+        raise ValueError(
+            f"expected engine 'post-processing' with a proxy, got {name_of(plan)!r}; leave engine and module out, or "
+            "the proxy."
+        )
 
 
 def check_strata(notions: list[FairnessNotion], strata: Any, *, in_files: bool) -> None:

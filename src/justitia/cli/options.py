@@ -180,6 +180,12 @@ columns = together(
     click.option("--categorical", type=names, multiple=True, metavar="A,B", help="Columns whose entries name levels."),
     formats,
 )
+proxy = click.option(
+    "--proxy",
+    multiple=True,
+    metavar="COLUMN",
+    help="Public column that says something about the group; it is no feature, and not needed later. Repeatable.",
+)
 notion = click.option(
     "--notion",
     type=NOTION,
@@ -299,7 +305,7 @@ base = together(
 )
 #: File and settings of a command that trains.
 training = together(
-    click.argument("data", type=FILE), target, task, attribute, custodian, columns, settings, goal, base, stream
+    click.argument("data", type=FILE), target, task, attribute, custodian, columns, proxy, settings, goal, base, stream
 )
 
 

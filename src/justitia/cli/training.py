@@ -112,7 +112,11 @@ def fit_arguments(rows: LabelledRows | StreamedRows, goal: GoalOptions) -> dict[
     Refusal
         If the column of the strata is not public, or rows are read a few at a time.
     """
-    data = {"X": rows.X, "y": rows.labels, "sensitive_features": rows.sensitive, "person": rows.person}
+    data: dict[str, Any] = {"X": rows.X, "y": rows.labels, "sensitive_features": rows.sensitive, "person": rows.person}
+    if rows.proxy is not None:
+        if rows.task.kind == "number":
+            raise Refusal("expected no --proxy because the target has numbers, got one; leave it out.")
+        data["proxy"] = rows.proxy
     name = goal.stratum
     if name is None:
         return data

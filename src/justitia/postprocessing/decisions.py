@@ -20,6 +20,7 @@ from justitia.postprocessing.correction import moved_probability
 from justitia.postprocessing.dual import best_action
 from justitia.postprocessing.memberships import Memberships
 from justitia.postprocessing.prefix_sums import PrefixFactor
+from justitia.postprocessing.proxies import AveragedMemberships
 from justitia.privacy.noise_grid import to_nearest
 from justitia.rows.source import Block, IntArray
 
@@ -56,7 +57,7 @@ class DecisionRule:
 
     Parameters
     ----------
-    memberships : Memberships
+    memberships : Memberships or AveragedMemberships
     prices : ndarray (T, S Y, G, D)
         What p(a, y | x) is multiplied by in t, for each level.
     gains : Gains
@@ -68,7 +69,7 @@ class DecisionRule:
         Moves the line row by row.
     """
 
-    memberships: Memberships
+    memberships: Memberships | AveragedMemberships
     prices: Array
     gains: Gains
     quota: Array

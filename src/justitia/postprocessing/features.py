@@ -1,9 +1,9 @@
 """Public rows of the first release: features that may tell the groups apart, as rows of norm at most 1.
 
 A row holds a constant, the row's features, a public representation of it and its score: probabilities and log-odds of
-a base model, or a network's last hidden layer and its logit. The columns come in one block per label, or once with the
-label as one more column, or as K - 1 columns of K classes. Everything here is a function of features, labels and a
-public model.
+a base model, or a network's last hidden layer and its logit; and public proxies of the group if there are any. The
+columns come in one block per label, or once with the label as one more column, or as K - 1 columns of K classes.
+Everything here is a function of public columns, labels and a public model.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
+#: Length of the proxies in a row; that of the other parts is about 1. The others become 3% shorter by it.
+PROXY_LENGTH = 0.5
 #: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
 #: the same to the last bit in every block, process and engine.
 ALIGNED = 2048
@@ -60,6 +62,45 @@ def label_codes(labels: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class ProxyPart:
+    """Proxies in a row: standardised columns or, of very many, their principal components.
+
+    Attributes
+    ----------
+    centre, scale : ndarray (r,)
+    axes : ndarray (r, k), optional
+    """
+
+    centre: Array
+    scale: Array
+    axes: Array | None
+
+    @classmethod
+    def fit(cls, proxy: Array | None) -> ProxyPart | None:
+        """Learn means and scales from rows of the sample; None if there are no proxies."""
+        if proxy is None:
+            return None
+        wide = proxy.astype(np.float64)  # entries may be as large as single precision has them
+        centre, stddev = wide.mean(0), wide.std(0)
+        scale = np.where(stddev > 0, stddev, 1.0)
+        return cls(centre, scale, _principal_axes(np.clip((wide - centre) / scale, -CUT, CUT)))
+
+    @property
+    def width(self) -> int:
+        """Number of its columns."""
+        return len(self.scale) if self.axes is None else int(self.axes.shape[1])
+
+    def __call__(self, block: Block) -> Array:
+        """(m, k): of rows of a block, each of length about ``PROXY_LENGTH``."""
+        if block.proxy is None:
+            raise ValueError("expected rows with the proxies of the fit, got none; pass them again.")
+        columns = np.clip((block.proxy.astype(np.float64) - self.centre) / self.scale, -CUT, CUT)
+        parts = columns if self.axes is None else aligned_product(block.first, columns, self.axes)
+        found: Array = parts * (PROXY_LENGTH / columns.shape[1] ** 0.5)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class PublicRows:
     """Row function of the moments: public rows of norm at most 1.
 
@@ -72,6 +113,7 @@ class PublicRows:
         One block of columns per label; otherwise labels are columns of their own, for fewer sums and less noise.
     labels : int
         Number of labels Y. Rows of a block with public strata have the label Y s + y.
+    proxy : ProxyPart, optional
     """
 
     represent: Represent
@@ -85,10 +127,11 @@ class PublicRows:
     length: float
     width: int
     labels: int = 2
+    proxy: ProxyPart | None = None
 
     @classmethod
     def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True, labels: int = 2) -> PublicRows:
-        """Learn means, scales and lengths from rows of the sample."""
+        """Learn means, scales and lengths from rows of the sample; proxies are a part of the rows if it has some."""
         chosen = np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample))).astype(np.int64)
         some = sample.take(chosen)
         flat = some.X.reshape(len(some), -1).astype(np.float32, copy=False)
@@ -101,7 +144,8 @@ class PublicRows:
             max(float(np.linalg.norm(hidden, axis=1).mean()), 1e-6),
             CUT * max(float(np.abs(scores).mean()), 1e-6),
         )
-        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0)
+        proxy = ProxyPart.fit(some.proxy)
+        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0, proxy=proxy)
         base = made._base(some)
         label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
         length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
@@ -142,6 +186,15 @@ class PublicRows:
         block = self.width // self.labels if self.blocks else self.width
         return np.arange(self.width) // block * block
 
+    def proxies(self) -> NDArray[np.bool_]:
+        """(width,): whether a column is one of the proxies."""
+        found = np.zeros(self.width, dtype=np.bool_)
+        if self.proxy is not None:
+            columns = self.width // self.labels if self.blocks else self.width - self.labels + 1
+            starts = np.arange(self.labels if self.blocks else 1)[:, None] * columns
+            found[starts + np.arange(columns - self.proxy.width, columns)] = True
+        return found
+
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
         if self.blocks:
@@ -173,6 +226,7 @@ class PublicRows:
             (hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes))
             / self.hidden_length,
             np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5,
+            *(() if self.proxy is None else (self.proxy(block),)),
         ]
         return np.concatenate([part.astype(np.float32) for part in parts], axis=1) / np.float32(self.length)
 

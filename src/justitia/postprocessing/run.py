@@ -230,7 +230,8 @@ class CorrectionRun(Run):
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
-        ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
+        constants, optional = self._rows.constants(), self._optional_columns()
+        ridge = ridges(answer, total, sample, constants, n, self._moments_stddev, self.plan.ridge, optional)
         sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
 
         def expected(weights: Array) -> Array:
@@ -296,6 +297,10 @@ class CorrectionRun(Run):
         return -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
 
     # -- what a target says -------------------------------------------------------------------------------------
+
+    def _optional_columns(self) -> NDArray[np.bool_] | None:
+        """(width,): columns of the moments that memberships leave out where noise may explain their sums."""
+        return None
 
     @abstractmethod
     def _count(self, answer: Array, total: Array) -> Array:

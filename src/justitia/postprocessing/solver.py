@@ -57,6 +57,7 @@ from justitia.postprocessing.memberships import (
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.prefix_sums import even_bounds
 from justitia.postprocessing.price import FEW_TOLERANCES, FEWEST_TOLERANCES, TOLERANCES
+from justitia.postprocessing.proxies import average_over_proxies
 from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, noise_warnings
 from justitia.privacy.interface import Vault
 from justitia.rows.source import Block
@@ -206,7 +207,7 @@ class PostProcessingRun(CorrectionRun):
         deployed: Array | None = None,
         coin: Coin | None = None,
     ) -> None:
-        sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
+        sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta, proxy=problem.proxy)
         super().__init__(plan, problem, vault, sample, tolerance)
         self._coin = coin
         self._tossed: Array = np.zeros(len(eta)) if coin is None else coin(sample.X)  # what it adds to the line
@@ -277,13 +278,27 @@ class PostProcessingRun(CorrectionRun):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = Memberships(self._rows, weights)
-        joint = self._joint(self._memberships.by_label(self._sample))
+        known = Memberships(self._rows, weights)
+        if self._uses_proxies(weights):
+            all_rows = self.source.n == len(self.problem)
+            self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
+        else:
+            self._memberships, q = known, known.by_label(self._sample)
+        joint = self._joint(q)
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
         own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
+
+    def _uses_proxies(self, weights: Array) -> bool:
+        """Whether memberships depend on proxies: not where the noised sums do not show that these say something."""
+        return bool(weights[:, self._rows.proxies()].any())
+
+    def _optional_columns(self) -> NDArray[np.bool_]:
+        """(width,): the proxies, since useless ones would only make memberships noisy."""
+        found: NDArray[np.bool_] = self._rows.proxies()
+        return found
 
     def _joint(self, q: Array) -> Array:
         """(S Y, n, G): p(a, y | x) of the sample; rows of a stratum have its labels only."""

@@ -34,7 +34,7 @@ class FileData:
     person: str | None
 
     @classmethod
-    def from_names(cls, X: Any, y: Any, sensitive: Any, weight: Any, person: Any) -> FileData:
+    def from_names(cls, X: Any, y: Any, sensitive: Any, weight: Any, person: Any, proxy: Any = None) -> FileData:
         """Open the files and check names and types of columns.
 
         Raises
@@ -47,6 +47,7 @@ class FileData:
                 raise TypeError(
                     f"expected {name} to be the name of a column where X is in files, got {type(given).__name__!r}."
                 )
+        proxies = _proxy_names(proxy, (y, weight, person))
         files = RowFiles.open(X)
         where: SensitiveColumns | HeldElsewhere
         private: tuple[str, ...]
@@ -58,11 +59,11 @@ class FileData:
             private, key = where.columns, where.key
             second = None if where.file is None else RowFiles.open(where.file)
         beside = private if second is None else ()
-        hidden = {y, weight, person, key, *beside} - {None}
+        hidden = {y, weight, person, key, *beside, *proxies} - {None}
         chosen = tuple(name for name in (files.features or files.names) if name not in hidden)
         if not chosen:
             raise ValueError(f"{files.shown} has no column left to learn from; leave fewer out.")
-        columns = Columns(chosen, y, weight)
+        columns = Columns(chosen, y, weight, proxy=proxies)
         public = [name for name in (*columns.all, person, key) if name is not None]
         clash = [name for name in private if name in public]
         if clash:
@@ -86,6 +87,20 @@ class FileData:
             return None
         tables = self.files.tables([self.person])
         return Persons.from_ids([one for table in tables for one in table.column(0).to_pylist()])
+
+
+def _proxy_names(proxy: Any, others: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Names of the columns of proxies."""
+    listed = () if proxy is None else (proxy,) if isinstance(proxy, str) else proxy
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise TypeError(
+            f"expected proxy to be names of columns where X is in files, got {type(proxy).__name__!r}; write "
+            "proxy=['p_black'], say."
+        )
+    for name in listed:
+        if name in others:
+            raise ValueError(f"the column {name!r} is target, weight or id and cannot be a proxy; name another.")
+    return tuple(dict.fromkeys(listed))
 
 
 __all__ = ["FileData"]

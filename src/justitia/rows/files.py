@@ -62,18 +62,21 @@ class Columns:
     weight : str, optional
     number : bool
         Whether the target is a number.
+    proxy : tuple of str
+        Columns that say something about the group; none of them is a feature.
     """
 
     features: tuple[str, ...]
     target: str | None = None
     weight: str | None = None
     number: bool = False
+    proxy: tuple[str, ...] = ()
 
     @property
     def all(self) -> list[str]:
         """Names of all of them, each once."""
         extra = (name for name in (self.target, self.weight) if name is not None)
-        return list(dict.fromkeys((*self.features, *extra)))
+        return list(dict.fromkeys((*self.features, *self.proxy, *extra)))
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,7 @@ class FilePart:
         weights: Weights,
         predict: Predict | None,
         sample_scores: NDArray[np.float64] | None,
+        encode_proxy: Encode | None,
     ) -> None:
         """Encode and score all rows, and keep them in temporary files.
 
@@ -229,6 +233,9 @@ class FilePart:
         for first, table in self._tables(self.columns.all):
             frame = table.select(features).to_pandas()
             X = encode(frame)
+            proxy: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+            if encode_proxy is not None:
+                proxy = encode_proxy(table.select(list(self.columns.proxy)).to_pandas())
             if isinstance(classes, PublicRange):
                 y = classes.scaled(read_target_numbers(table, str(target)))
             else:
@@ -243,11 +250,12 @@ class FilePart:
                 place += len(drawn)
             if arrays is None:
                 scores = (len(self) if len(score) else 0, *score.shape[1:])
-                shapes = ((len(self), X.shape[1]), (len(self),), (len(self),), scores)
-                kinds = (np.float32, np.float32, np.float32, np.float64)
+                proxies = (len(self) if len(proxy) else 0, *proxy.shape[1:])
+                shapes = ((len(self), X.shape[1]), (len(self),), (len(self),), scores, proxies)
+                kinds = (np.float32, np.float32, np.float32, np.float64, np.float32)
                 arrays = tuple(disk_array(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
             rows = slice(first - self.start, first - self.start + len(y))
-            for kept, values in zip(arrays, (X, y, scaled, score), strict=True):
+            for kept, values in zip(arrays, (X, y, scaled, score, proxy), strict=True):
                 if len(kept):
                     kept[rows] = values
         self._arrays, self._memos = arrays, {}
@@ -266,11 +274,12 @@ class FilePart:
     def block(self, number: int) -> Block:
         """One of its blocks."""
         assert self._arrays is not None  # noqa: S101 - loaded before
-        X, y, weight, score = self._arrays
+        X, y, weight, score, proxy = self._arrays
         at = number * self.block_rows
         rows, first = slice(at, min(at + self.block_rows, len(self))), self.start + at
         scored = score[rows] if len(score) else None
-        return Block(first, X[rows], y[rows], weight[rows], scored, self._memos.setdefault(first, {}))
+        memo = self._memos.setdefault(first, {})
+        return Block(first, X[rows], y[rows], weight[rows], scored, memo, proxy[rows] if len(proxy) else None)
 
     def read_codes(self, codes: Any) -> None:
         """Read the group codes of these rows; they stay in ``codes``, in this process."""
@@ -377,6 +386,7 @@ class FileRows(RowSource):
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
         self._encode: Encode | None = None
+        self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
         self._passes = 0
 
@@ -417,17 +427,20 @@ class FileRows(RowSource):
         self.weights = replace(weights, mean=total / self.n)
         return self.weights
 
-    def encode_with(self, encode: Encode, classes: Sequence[Any] | PublicRange) -> None:
-        """Encode features with this function, and labels by their place among these classes or in a range."""
-        self._encode, self._classes = encode, classes
+    def encode_with(
+        self, encode: Encode, classes: Sequence[Any] | PublicRange, encode_proxy: Encode | None = None
+    ) -> None:
+        """Encode features and proxies with these functions, labels by their place among classes or in a range."""
+        self._encode, self._classes, self._encode_proxy = encode, classes, encode_proxy
 
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows; a pass."""
-        self._each("load", self._encode, self._classes, self.weights, predict, sample_scores, keeps=True)
+        given = (self._encode, self._classes, self.weights, predict, sample_scores, self._encode_proxy)
+        self._each("load", *given, keeps=True)
 
     def load(self) -> None:
         """Read and encode all rows, for methods without a base model; a pass."""
-        self._each("load", self._encode, self._classes, self.weights, None, None, keeps=True)
+        self._each("load", self._encode, self._classes, self.weights, None, None, self._encode_proxy, keeps=True)
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""

@@ -62,6 +62,7 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 )
 @options.attribute
 @options.columns
+@options.proxy
 @options.tolerance
 @options.settings
 @options.goal

@@ -50,6 +50,8 @@ class FeatureColumns:
         Formats of numbers and dates.
     known : sequence of ColumnType or None
         How a model's columns were read; None inspects every column.
+    proxy : sequence of str
+        Columns that say something about the group, and are no features.
     """
 
     features: Sequence[str] | None = None
@@ -57,6 +59,7 @@ class FeatureColumns:
     categorical: Sequence[str] = ()
     written: NumberFormat = field(default_factory=NumberFormat)
     known: tuple[ColumnType, ...] | None = None
+    proxy: Sequence[str] = ()
 
     @classmethod
     def from_options(cls, values: dict[str, Any]) -> FeatureColumns:
@@ -67,6 +70,7 @@ class FeatureColumns:
             tuple(itertools.chain.from_iterable(values.pop("drop"))),
             tuple(itertools.chain.from_iterable(values.pop("categorical"))),
             read_formats(values),
+            proxy=tuple(dict.fromkeys(values.pop("proxy", ()))),
         )
 
     @classmethod
@@ -130,7 +134,22 @@ class FeatureColumns:
             raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
         for name in self.drop:
             readings += (ColumnType(name, IGNORED, says="left out"),)
+        for name in self.proxy:
+            readings += (ColumnType(name, IGNORED, says="proxy of the group, in training only"),)
         return read, readings
+
+    def read_proxies(self, table: Table) -> pd.DataFrame | None:
+        """Proxies converted as features are; None without any.
+
+        Raises
+        ------
+        Refusal
+            If one cannot be read without guessing.
+        """
+        if not self.proxy:
+            return None
+        columns = replace(self, features=self.proxy, drop=(), known=None, proxy=())
+        return columns.read(table, self.proxy)[0]
 
     def as_read(self, frame: pd.DataFrame, readings: Sequence[ColumnType] | None = None) -> pd.DataFrame:
         """Features of some rows, converted by these readings, or by those of the model."""
