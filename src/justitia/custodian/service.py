@@ -2,9 +2,9 @@
 
 A query goes through these steps, each on the disk before the next begins: it is debited; it is computed; its answer and
 receipt are stored, and its request id is bound to it; the answer is returned. The id of a query that comes in several
-parts is bound when the first arrives. Queries that come at once share the writes to the disk, and each waits for them. If the process is killed after the debit, the
-debit stays, and nothing is ever computed again under it. If it is killed after the answer was stored, the same request
-gets the same answer.
+parts is bound when the first arrives. Queries that come at once share the writes to the disk, and each waits for them.
+If the process is killed after the debit, the debit stays, and nothing is ever computed again under it. If it is killed
+after the answer was stored, the same request gets the same answer.
 """
 
 from __future__ import annotations

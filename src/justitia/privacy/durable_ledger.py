@@ -1,9 +1,10 @@
 """Durable privacy ledger: a budget that outlives the process, in one SQLite file per dataset.
 
 Each operation opens a connection of its own, unless :meth:`DurableLedger.keep_open` was called; none is used after a
-fork, and no lock is held while noise is drawn. Debits of several threads share one commit. The file is written with a rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the
-removal of the journal that could undo it, are on the disk. A write-ahead log would be faster, but then a copy of the
-one file that users know of would lack the newest debits.
+fork, and no lock is held while noise is drawn. Debits of several threads share one commit. The file is written with a
+rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the removal of the journal that could
+undo it, are on the disk. A write-ahead log would be faster, but then a copy of the one file that users know of would
+lack the newest debits.
 
 The entries form a hash chain. A :class:`Head`, or a receipt made of it, that is kept elsewhere shows later whether the
 file was replaced by an old copy or rewritten.
@@ -354,6 +355,8 @@ class DurableLedger(PrivacyLedger):
     >>> model.fit(X, y, sensitive_features=a, ledger=ledger)  # doctest: +SKIP
     """
 
+    _kept: _KeptConnection | None
+
     def __init__(
         self,
         path: Path | str,
@@ -660,8 +663,8 @@ class DurableLedger(PrivacyLedger):
         self._commits: GroupCommit[tuple[Release, str], int | None] = GroupCommit(self._commit)
         self._thread = threading.local()
         # A fork's child must neither use nor close its parent's connection.
-        self._inherited = getattr(self, "_kept", None)
-        self._kept: _KeptConnection | None = None
+        self._inherited = self.__dict__.get("_kept")
+        self._kept = None
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"_commits", "_thread", "_inherited", "_kept"}
