@@ -152,7 +152,9 @@ class App:
         query = schemas.read_query(dict(request.query_params), schemas.FactsRequest)
         plan = None if query.plan is None else schemas.read_json(query.plan.encode(), schemas.PlanCosts)
         name = request.path_params["name"]
-        return await self.answers.run(client.name, lambda: self.service.facts(client, name, plan, query.receipt)), {}
+        found = await self.answers.run(client.name, lambda: self.service.facts(client, name, plan, query.receipt))
+        # A client whose plan does not fit refuses its own fit, and sends nothing else about it.
+        return found, {} if plan is None else {"fits": found.fits}
 
     async def _ledger(self, client: Client, request: Request, _memory: MemoryReservation) -> Result:
         name = request.path_params["name"]

@@ -88,13 +88,27 @@ def _registration_lock(root: Path, timeout: float) -> Iterator[None]:
 
 
 def register(
-    root: Path, records: Records, name: str, attribute: Register, *, groups: object, epsilon: float, delta: float
+    root: Path,
+    records: Records,
+    name: str,
+    attribute: Register,
+    *,
+    groups: object,
+    epsilon: float,
+    delta: float,
+    source: str = "",
+    keep_until: str = "",
 ) -> Population:
     """Register a population; its attribute, list of groups and budget never change afterwards.
 
     The name is claimed first, together with the name of the file that will be written, so that whatever a killed
     process leaves behind is found and deleted by the next :func:`register`, :func:`retire` or service. The attribute
     gets its final file name once all of it is on the disk, and the population exists from the last step on.
+
+    Parameters
+    ----------
+    source, keep_until : str
+        For the page and the audit: where the attribute was read, and the date after which to retire it.
 
     Raises
     ------
@@ -108,7 +122,17 @@ def register(
     listed = public_groups(groups, names=attribute.names)
     if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
         raise ValueError("expected groups as text, as the attribute is stored, got others; write them as text.")
-    population = Population(name, attribute.names, tuple(listed), float(epsilon), float(delta), len(attribute), now())
+    population = Population(
+        name,
+        attribute.names,
+        tuple(listed),
+        float(epsilon),
+        float(delta),
+        len(attribute),
+        now(),
+        source=source,
+        keep_until=keep_until,
+    )
     draft = populations_folder(root) / f".{name}.{uuid.uuid4().hex}.draft"
     with _registration_lock(root, _LOCK_TIMEOUT):
         _delete_unfinished(root, records)

@@ -42,7 +42,8 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS clients_hash ON clients (hash)",
     "CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, file TEXT NOT NULL, started TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS populations (name TEXT PRIMARY KEY, columns TEXT NOT NULL, groups TEXT NOT NULL,"
-    " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT)",
+    " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT,"
+    " source TEXT NOT NULL DEFAULT '', keep_until TEXT NOT NULL DEFAULT '')",
     "CREATE TABLE IF NOT EXISTS cohorts (id TEXT PRIMARY KEY, population TEXT NOT NULL, people INTEGER NOT NULL,"
     " digests BLOB NOT NULL, person INTEGER NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS requests (client TEXT NOT NULL, request TEXT NOT NULL, question TEXT NOT NULL,"
@@ -86,7 +87,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Population:
-    """Public facts about a registered population; its list of groups never changes."""
+    """Public facts about a registered population; its list of groups never changes.
+
+    ``source`` says where the attribute was read, ``keep_until`` is the date after which it should be retired; both may
+    be empty.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -96,6 +101,8 @@ class Population:
     people: int
     registered: str
     retired: str | None = None
+    source: str = ""
+    keep_until: str = ""
 
 
 class CohortRecord(NamedTuple):
@@ -243,6 +250,9 @@ class Records:
                     "SELECT name FROM populations WHERE retired IS NULL ORDER BY name"
                 ).fetchall()
                 connection.execute("UPDATE clients SET populations = ?", (json.dumps([name for (name,) in names]),))
+            for name in ("source", "keep_until"):
+                if "populations" in found and name not in found["populations"]:
+                    connection.execute(f"ALTER TABLE populations ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
             if _columns(connection) != _expected_columns():
                 raise ValueError(
                     f"expected the records of a custodian in {str(self.path)!r}, got tables of no version of justitia; "
@@ -353,8 +363,9 @@ class Records:
         """Register a population, and end the claim of its name; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
         values = (one.name, *lists, one.epsilon, one.delta, one.people, one.registered, one.retired)
+        values += (one.source, one.keep_until)
         with self._transaction(durable=True) as connection:
-            connection.execute("INSERT INTO populations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(f"INSERT INTO populations VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
             connection.execute("DELETE FROM claims WHERE name = ?", (one.name,))
 
     def retire(self, name: str) -> list[tuple[str, str]]:
