@@ -36,6 +36,7 @@ LEVELS = {
     "estimator": 8,
     "regressor": 8,
     "curve": 9,
+    "monitor": 9,
     "search": 9,
     "audit": 10,
     "custodian": 10,
@@ -60,12 +61,14 @@ MAY_NAME = {
         "metrics/measure.py",
         "metrics/scorer.py",
         "metrics/exact.py",
+        "monitor.py",
         "privacy/groups.py",
         # the command line: one file reads the attribute (cli/files/attribute.py), these hand it on
         "cli/commands/train.py",
         "cli/commands/tradeoff.py",
         "cli/commands/evaluate.py",
         "cli/commands/measure.py",
+        "cli/commands/monitor.py",
         "cli/commands/compare.py",
         "cli/commands/audit.py",
         # the holder's own service measures in a vault that is open already
