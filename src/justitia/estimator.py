@@ -232,11 +232,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
         Parameters
         ----------
-        X : array-like or DataFrame (n, p), or files
+        X : array-like or DataFrame (n, p), or files, or a data frame of Spark, Ray or Dask
             Public features, without the sensitive attribute: a column of its name is refused. Only names are compared,
             so a table that lost its names on the way (in a pipeline, say) is yours to check. A Parquet file, a folder
-            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time
-            (``docs/scale.md``), and so is a data frame of Spark, Ray or Dask by its workers; y, sensitive_features, sample_weight and person are then names of columns.
+            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time, and a
+            data frame by the workers of its engine (``docs/scale.md``); y, sensitive_features, sample_weight and
+            person are then names of columns.
         y : array-like (n,)
             Class labels, two or more; public.
         sensitive_features : array-like, Series or DataFrame
@@ -424,7 +425,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         check_is_fitted(self, "plan_")
         if is_frame(X):
             more = len(self.classes_) > 2
-            return self._predict_frame(X, "decision_function", self._named("score") if more else ["score"])
+            return self._predict_frame(X, "decision_function", self._named("score") if more else ["score"])  # type: ignore[no-any-return]
         if is_stored(X):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
@@ -455,7 +456,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         check_is_fitted(self, "plan_")
         if is_frame(X):
-            return self._predict_frame(X, "predict_proba", self._named("probability"))
+            return self._predict_frame(X, "predict_proba", self._named("probability"))  # type: ignore[no-any-return]
         if len(self.classes_) > 2:
             return self._class_probabilities(X)
         margin = self.decision_function(X)
@@ -482,7 +483,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         if is_frame(X):
             check_is_fitted(self, "plan_")
-            return self._predict_frame(X, "predict", ["prediction"])
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
         decisions = decided(self.decision_function(X))
         labels: NDArray[Any] = self.classes_[decisions]
         return labels

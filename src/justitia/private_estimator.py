@@ -118,7 +118,9 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             raise ValueError(f"expected no column {taken[0]!r} in {frame.shown}, got one; rename or drop it.")
         lacking = [str(name) for name in self.feature_names_in_ if name not in frame.names]
         if lacking:
-            raise ValueError(f"expected the column {lacking[0]!r} in {frame.shown}, got none; pass what was trained on.")
+            raise ValueError(
+                f"expected the column {lacking[0]!r} in {frame.shown}, got none; pass what was trained on."
+            )
         kind = getattr(self, "classes_", np.empty(0)) if method == "predict" else np.empty(0)
         return frame.with_columns(work, list(map(str, self.feature_names_in_)), dict.fromkeys(names, kind[:0]))
 

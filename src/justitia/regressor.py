@@ -288,7 +288,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         """(n,): predicted numbers within ``bounds_``; the attribute is not an input."""
         check_is_fitted(self, "plan_")
         if is_frame(X):
-            return self._predict_frame(X, "predict", ["prediction"])
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
         if is_stored(X):
             return np.concatenate([self.predict(table) for table in frames(X, self.feature_names_in_)])
         return self.rule_.predict(self._inputs(X))

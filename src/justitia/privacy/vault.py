@@ -164,7 +164,7 @@ class FrameCodes:
     missing_marker: Hashable = None
     forgotten: list[int] = field(default_factory=list, repr=False)
 
-    def take(self, first: int, stop: int) -> Codes:
+    def take(self, first: int, stop: int) -> Codes:  # noqa: ARG002
         """Nothing: the driver has no codes of these rows."""
         raise ValueError(
             "expected a query that runs in passes, got one that needs group codes in this process; they stay with the "

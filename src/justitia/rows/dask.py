@@ -11,7 +11,7 @@ from typing import Any
 
 import dask
 
-from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, answered, engine_failed, part_of
+from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, engine_failed, part_of
 
 
 class DaskFrame(Frame):
@@ -32,23 +32,25 @@ class DaskFrame(Frame):
 
     def each(self, task: Callable[[int, Iterable[Part]], Any]) -> list[Outcome]:
         """What the task returns for every partition."""
-        return _computed([self._delayed(on_partition, task, k) for k in range(len(self._partitions))])
+        return _computed(self._tasks(on_partition, task))
 
     def keep(self, task: Callable[[int, Iterable[Part]], Iterator[KeptBlock]]) -> DaskBlocks:
         """Blocks of every partition, in the memory of the workers."""
-        loaded = [self._delayed(blocks_of_partition, task, k) for k in range(len(self._partitions))]
         try:
-            return DaskBlocks(list(dask.persist(*loaded)))
+            return DaskBlocks(list(dask.persist(*self._tasks(blocks_of_partition, task))))
         except Exception as error:  # noqa: BLE001 - its text may hold values
             raise engine_failed(self.engine, error) from None
 
-    def _delayed(self, call: Callable[..., Any], task: Any, k: int) -> Any:
-        return dask.delayed(call, pure=False)(task, k, self._partitions[k], self._public, self._private)
+    def _tasks(self, call: Callable[..., Outcome], task: Any) -> list[Any]:
+        one, shared = dask.delayed(call, pure=False), _shared(task)
+        return [one(shared, k, table, self._public, self._private) for k, table in enumerate(self._partitions)]
 
-    def with_columns(self, work: Callable[[Any], Mapping[str, Any]], features: list[str], like: Mapping[str, Any]) -> Any:
+    def with_columns(self, work: Work, features: list[str], like: Mapping[str, Any]) -> Any:
         """The data frame with more columns; its index and partitions stay."""
-        meta = self._frame._meta.assign(**like)
-        return self._frame.map_partitions(add_columns, work, features, like, meta=meta)
+        rows = self._frame[features]  # alone: Dask writes the arguments of a function that fails to its log
+        meta = rows._meta[[]].assign(**like)
+        added = rows.map_partitions(new_columns, work, like, meta=meta)
+        return self._frame.assign(**{name: added[name] for name in like})
 
 
 class DaskBlocks(Kept):
@@ -59,7 +61,8 @@ class DaskBlocks(Kept):
 
     def each(self, task: Callable[[Iterable[KeptBlock]], Any]) -> list[Outcome]:
         """What the task returns for every partition."""
-        return _computed([dask.delayed(on_blocks, pure=False)(task, one) for one in self._kept])
+        one, shared = dask.delayed(on_blocks, pure=False), _shared(task)
+        return _computed([one(shared, kept) for kept in self._kept])
 
     def close(self) -> None:
         """Drop them."""
@@ -81,9 +84,14 @@ def on_blocks(task: Callable[[Iterable[KeptBlock]], Any], kept: Outcome) -> Outc
     return answered(task, kept[1]) if kept[0] == RESULT else kept
 
 
-def add_columns(table: Any, work: Callable[[Any], Mapping[str, Any]], features: list[str], like: Any) -> Any:
-    """In a worker: a partition with more columns."""
-    return table.assign(**(work(table[features]) if len(table) else like))
+def new_columns(rows: Any, work: Work, like: Any) -> Any:
+    """In a worker: the new columns of a partition, with its index."""
+    return rows[[]].assign(**(work(rows) if len(rows) else like))
+
+
+def _shared(task: Any) -> Any:
+    """A task that is sent once and not once for every partition."""
+    return dask.delayed(task, pure=False, traverse=False)
 
 
 def _computed(tasks: list[Any]) -> list[Outcome]:

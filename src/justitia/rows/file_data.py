@@ -115,7 +115,7 @@ def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
     """
     if isinstance(sensitive, HeldElsewhere) or person is not None:
         what = "person" if person is not None else "a custodian"
-        raise ValueError(f"expected no {what} with {frame.shown}, got one; write the rows to Parquet files and fit those.")
+        raise ValueError(f"expected no {what} with {frame.shown}, got one; write the rows to Parquet files first.")
     if isinstance(sensitive, SensitiveColumns) and sensitive.file is not None:
         raise ValueError(
             f"expected the sensitive column in {frame.shown}, got a file of its own; join the two by their key with "

@@ -3,7 +3,7 @@
 A fit goes through a data frame three times: `check` counts the rows of every partition and takes a digest of their
 public columns; `scan` finds class labels, the largest weight and the public sample; `score` encodes and scores all rows
 and lets the engine keep them as blocks, on which all later passes run. A row is identified by its place: by the order
-of partitions, and by its place in its partition. Each time rows are read their digest has to be the first one, so that a
+of partitions, and by its place in its partition. Each time rows are read their digest has to be the first one, so a
 data frame whose order changes from one computation to the next is noticed.
 
 The attribute stays in the workers. Blocks carry its entries as the engine holds them, closed, and only
@@ -11,7 +11,7 @@ The attribute stays in the workers. Blocks carry its entries as the engine holds
 integer sums before noise, so workers, their links and the driver are inside the boundary.
 
 Errors leave a worker as a class and one line of text and never as an exception, because an engine's own traceback would
-be written to its logs. :class:`Frame` is what an engine has to be able to do; `dask`, `ray` and `spark` are the engines.
+be written to its logs. :class:`Frame` is what an engine has to be able to do; `dask`, `ray` and `spark` are engines.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.learners.base import Inputs
+from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.files import (
     Columns,
     Encode,
@@ -46,7 +47,6 @@ from justitia.rows.files import (
 from justitia.rows.parquet import BLOCK
 from justitia.rows.processes import KNOWN, in_one_line
 from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
-from justitia.privacy.noise_grid import exact_sum_step
 
 #: The kind of a result that is no error.
 RESULT = "result"
@@ -54,6 +54,8 @@ RESULT = "result"
 PACKAGES = ("justitia", "lightgbm", "numpy", "pandas", "pyarrow", "sklearn")
 #: A result or an error: its kind, and the value or one line of text.
 Outcome = tuple[str, Any]
+#: From a pandas DataFrame of features to new columns by name.
+Work = Callable[[Any], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +159,7 @@ class Frame(ABC):
         """Blocks that ``task(k, parts)`` makes of every partition, which stay with the engine."""
 
     @abstractmethod
-    def with_columns(self, work: Callable[[Any], Mapping[str, Any]], features: list[str], like: Mapping[str, Any]) -> Any:
+    def with_columns(self, work: Work, features: list[str], like: Mapping[str, Any]) -> Any:
         """The data frame of the engine with more columns, made of the features of each row.
 
         Parameters
@@ -445,6 +447,55 @@ class LoadBlocks:
 
 
 @dataclass(frozen=True, eq=False)
+class ReadColumns:
+    """Task: the public columns as Arrow tables."""
+
+    reading: Reading
+
+    def __call__(self, k: int, parts: Iterable[Part]) -> list[Any]:
+        """Those of a partition."""
+        return [part.public for _, part in self.reading.parts(k, parts)]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadPositions:
+    """Task: blocks without features, for passes whose public rows come from the driver."""
+
+    reading: Reading
+
+    def __call__(self, k: int, parts: Iterable[Part]) -> Iterator[KeptBlock]:
+        """The blocks of a partition."""
+        for first, part in self.reading.parts(k, parts):
+            nothing = np.zeros(len(part), dtype=np.float32)
+            yield KeptBlock(Block(first, nothing[:, None][:, :0], nothing, nothing), part.private)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Public rows that the driver has, as a function of a block: few different ones, and which of them each row has."""
+
+    different: NDArray[np.float64]
+    which: NDArray[np.unsignedinteger[Any]]
+
+    @classmethod
+    def from_rows(cls, rows: NDArray[np.float64]) -> GivenRows:
+        """(n, width) rows, kept small for the way to the workers."""
+        as_bytes = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, first, which = np.unique(as_bytes, return_index=True, return_inverse=True)
+        return cls(rows[first], which.astype(np.min_scalar_type(len(first))))
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return int(self.different.shape[1])
+
+    def __call__(self, block: Block) -> NDArray[np.float64]:
+        """(m, width)."""
+        rows: NDArray[np.float64] = self.different[self.which[block.first : block.first + len(block)]]
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
 class RunPass:
     """Task: the sum of a pass over blocks. A pass that reads the attribute is given the entries of each block."""
 
@@ -540,9 +591,24 @@ class FrameRows(RowSource):
         """Read and encode all rows, for methods without a base model; a pass."""
         self._load(None, None)
 
+    def columns_read(self) -> dict[str, NDArray[np.object_]]:
+        """The public columns in this process; equal entries share one object."""
+        known: dict[Any, Any] = {}
+        tables = [one for part in self._pass(lambda: self.frame.each(ReadColumns(self._reading))) for one in part]
+        return {
+            name: np.array([known.setdefault(x, x) for t in tables for x in t.column(name).to_pylist()], dtype=object)
+            for name in self.columns.all
+        }
+
+    def load_positions(self) -> None:
+        """Keep the attribute's entries beside blocks without features, for passes over :class:`GivenRows`."""
+        self._keep(LoadPositions(self._reading))
+
     def _load(self, predict: Predict | None, sample_scores: NDArray[np.float64] | None) -> None:
         assert self._encode is not None  # noqa: S101 - set before
-        task = LoadBlocks(self._reading, self._encode, self._classes, self.weights, predict, sample_scores)
+        self._keep(LoadBlocks(self._reading, self._encode, self._classes, self.weights, predict, sample_scores))
+
+    def _keep(self, task: Callable[[int, Iterable[Part]], Iterator[KeptBlock]]) -> None:
         kept = self.frame.keep(task)
         if self._kept is not None:
             self._kept.close()
@@ -614,4 +680,4 @@ def _engine_of(X: Any) -> str | None:
     return None
 
 
-__all__ = ["Frame", "FrameRows", "Kept", "KeptBlock", "Part", "answered", "is_frame", "open_frame", "part_of"]
+__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part", "is_frame", "open_frame"]
