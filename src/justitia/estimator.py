@@ -33,13 +33,13 @@ from justitia.preprocessing.proxies import ProxyEncoder, check_proxy_names, read
 from justitia.preprocessing.tables import read_costs, read_target, read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
-from justitia.privacy.joining import FileAttribute
+from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
-from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
-from justitia.rows.file_data import FileData
-from justitia.rows.files import frames, label_codes, stride
-from justitia.rows.parquet import is_files
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
+from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.files import frames, label_codes
+from justitia.rows.frames import is_frame
 from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier
 from justitia.tasks import Task
@@ -256,11 +256,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
         Parameters
         ----------
-        X : array-like or DataFrame (n, p), or files
+        X : array-like or DataFrame (n, p), or files, or a data frame of Spark, Ray or Dask
             Public features, without the sensitive attribute: a column of its name is refused. Only names are compared,
             so a table that lost its names on the way (in a pipeline, say) is yours to check. A Parquet file, a folder
-            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time
-            (``docs/scale.md``); y, sensitive_features, sample_weight and person are then names of columns.
+            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time, and a
+            data frame by the workers of its engine (``docs/scale.md``); y, sensitive_features, sample_weight and
+            person are then names of columns.
         y : array-like (n,)
             Class labels, two or more; public.
         sensitive_features : array-like, Series or DataFrame
@@ -316,10 +317,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notions, plan = check_parameters(self)
-        check_strata(notions, strata, in_files=is_files(X))
+        check_strata(notions, strata, in_files=is_stored(X))
         check_proxy_allowed(proxy, plan)
-        attribute: Attribute | FileAttribute | HeldElsewhere
-        if is_files(X):
+        attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
+        if is_stored(X):
             check_files_allowed(notions, plan)
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person, proxy)
             table, problem, attribute, person = self._read_files(data, notions)
@@ -330,7 +331,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             problem, proxies = self._read_table(X, y, sample_weight, strata, proxy, notions, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
-            weight = None if is_files(X) else sample_weight
+            weight = None if is_stored(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = self.tolerance if plan.trains_network else tolerances_of(self.tolerance, problem.goal)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
@@ -412,7 +413,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
     def _read_files(
         self, data: FileData, notions: list[FairnessNotion]
-    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | FrameAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         source = self._open_files(data)
         try:
@@ -426,7 +427,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             encoder = ProxyEncoder.fit(table[list(data.columns.proxy)]) if data.columns.proxy else None
             proxy = None if encoder is None else encoder(table[list(data.columns.proxy)])
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
-            if stride(source.n) == 1:  # the sample has all rows
+            if fits_in_memory(source):
                 source.close()
                 weight = read_weight(given, target, task)
                 problem = self._problem(features, target, weight, notions, task, proxy=proxy)
@@ -474,7 +475,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """(n,): score of the second class, positive if it is predicted; of more classes (n, K), the largest decides."""
         check_is_fitted(self, "plan_")
-        if is_files(X):
+        if is_frame(X):
+            more = len(self.classes_) > 2
+            return self._predict_frame(X, "decision_function", self._named("score") if more else ["score"])  # type: ignore[no-any-return]
+        if is_stored(X):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
             from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
@@ -503,22 +507,35 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         decided class is raised above the others.
         """
         check_is_fitted(self, "plan_")
+        if is_frame(X):
+            return self._predict_frame(X, "predict_proba", self._named("probability"))  # type: ignore[no-any-return]
         if len(self.classes_) > 2:
             return self._class_probabilities(X)
         margin = self.decision_function(X)
         second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
         return np.column_stack([1 - second, second])
 
+    def _named(self, what: str) -> list[str]:
+        """Names of a column for each class."""
+        return [f"{what}_{label}" for label in self.classes_.tolist()]
+
     def _class_probabilities(self, X: Any) -> NDArray[np.float64]:
         """(n, K)."""
-        if is_files(X):
+        if is_stored(X):
             return np.concatenate([self._class_probabilities(part) for part in frames(X, self.feature_names_in_)])
         found: NDArray[np.float64] = self.rule_.probability(self._inputs(X))
         return found
 
     @features_only
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,): predicted class labels; the attribute is not an input."""
+        """(n,): predicted class labels; the attribute is not an input.
+
+        Of a data frame of Spark, Ray or Dask, the data frame with a column ``prediction``; ``predict_proba`` and
+        ``decision_function`` add columns likewise.
+        """
+        if is_frame(X):
+            check_is_fitted(self, "plan_")
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
         decisions = decided(self.decision_function(X))
         labels: NDArray[Any] = self.classes_[decisions]
         return labels

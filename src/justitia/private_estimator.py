@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +27,8 @@ from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
 from justitia.rows.file_data import FileData
-from justitia.rows.files import FileRows, Scan
+from justitia.rows.files import FileRows, Scan, Weights, stride
+from justitia.rows.frames import FrameRows, open_frame
 from justitia.tabular import TabularEstimator, unchanged_on_error
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
@@ -41,6 +43,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
 
     epsilon: float
     progress: bool | None
+    feature_names_in_: NDArray[Any]
 
     #: Opens the vault; audits put a function there that records queries.
     _open_vault = staticmethod(open_vault)
@@ -105,9 +108,9 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         if (found := session.run.price()) is not None:
             self.price_ = found
 
-    def _open_files(self, data: FileData) -> FileRows:
-        """All rows of files, with a bar for each pass."""
-        return FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
+    def _open_files(self, data: FileData) -> FileRows | FrameRows:
+        """All rows of files or of a data frame, with a bar for each pass."""
+        return data.rows(lambda total, name: pass_bar(self.progress, total, name))
 
     def _encode(self, columns: int) -> Any:
         """A picklable function from tables to features as numbers, with this many columns."""
@@ -116,6 +119,20 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
     def _inputs(self, X: Any) -> Inputs:
         features = self._features(X, reset=False)
         return Inputs(X, features.reshape(len(features), -1))
+
+    def _predict_frame(self, X: Any, method: str, names: list[str]) -> Any:
+        """A data frame of Spark, Ray or Dask with the columns that a method computes of its rows."""
+        frame, work = open_frame(X), PredictColumns(self, method, names)
+        taken = [name for name in names if name in frame.names]
+        if taken:
+            raise ValueError(f"expected no column {taken[0]!r} in {frame.shown}, got one; rename or drop it.")
+        lacking = [str(name) for name in self.feature_names_in_ if name not in frame.names]
+        if lacking:
+            raise ValueError(
+                f"expected the column {lacking[0]!r} in {frame.shown}, got none; pass what was trained on."
+            )
+        kind = getattr(self, "classes_", np.empty(0)) if method == "predict" else np.empty(0)
+        return frame.with_columns(work, list(map(str, self.feature_names_in_)), dict.fromkeys(names, kind[:0]))
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
@@ -135,11 +152,37 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         return tags
 
 
-def file_weights(source: FileRows, scan: Scan, given: NDArray[np.float64] | None, rows: int) -> NDArray[np.float32]:
+@dataclass(frozen=True, eq=False)
+class PredictColumns:
+    """What a method of a fitted model computes of a table of features, as named columns; picklable."""
+
+    model: Any
+    method: str
+    names: list[str]
+
+    def __call__(self, table: pd.DataFrame) -> dict[str, NDArray[Any]]:
+        """One array for each name."""
+        found = getattr(self.model, self.method)(table)
+        columns = found.T if found.ndim == 2 else [found]
+        return dict(zip(self.names, columns, strict=True))
+
+
+def fits_in_memory(source: FileRows | FrameRows) -> bool:
+    """Whether the sample has all rows, and rows and attribute may be read into this process."""
+    return stride(source.n) == 1 and isinstance(source, FileRows)
+
+
+def file_weights(
+    source: FileRows | FrameRows, scan: Scan, given: NDArray[np.float64] | None, rows: int
+) -> NDArray[np.float32]:
     """(n,): weights of the sample, scaled so that those of all rows have mean 1; a pass where there are any."""
     if given is None:
         return np.ones(rows, dtype=np.float32)
     cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
+    if rows == source.n and given.any():  # their mean as rows in memory have it, to the last bit
+        mean = float(np.minimum(given / scan.largest_weight, cap).mean())
+        source.weights = Weights(scan.largest_weight, cap, mean)
+        return source.weights.scaled(given)
     return source.scale_weights(scan.largest_weight, cap).scaled(given)
 
 

@@ -27,13 +27,13 @@ from justitia.preprocessing.outliers import input_diagnostics
 from justitia.preprocessing.tables import read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
-from justitia.privacy.joining import FileAttribute
+from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
-from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
-from justitia.rows.file_data import FileData
-from justitia.rows.files import PublicRange, frames, stride
-from justitia.rows.parquet import is_files
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
+from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.files import PublicRange, frames
+from justitia.rows.frames import is_frame
 from justitia.rows.source import MemoryRows
 from justitia.tasks import NUMBER
 from justitia.training.checkpoint import RunFolder
@@ -224,8 +224,8 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
-        attribute: Attribute | FileAttribute | HeldElsewhere
-        if is_files(X):
+        attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
+        if is_stored(X):
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
             table, problem, attribute, person = self._read_files(data, notion)
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
@@ -234,7 +234,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             problem = self._read_table(X, y, sample_weight, notion, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
-            weight = None if is_files(X) else sample_weight
+            weight = None if is_stored(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = None if self.tolerance is None else float(self.tolerance)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
@@ -262,7 +262,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
 
     def _read_files(
         self, data: FileData, notion: Any
-    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | FrameAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         data = replace(data, columns=replace(data.columns, number=True))
         source = self._open_files(data)
@@ -275,7 +275,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             scaling = PublicRange(*self.bounds_)
             scaled = scaling.scaled(np.asarray(table[data.columns.target], dtype=np.float64))
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
-            if stride(source.n) == 1:  # the sample has all rows
+            if fits_in_memory(source):
                 source.close()
                 problem = Problem(features, scaled, read_weight(given, scaled, NUMBER), notion, task=NUMBER)
                 return frame, problem, data.attribute(), data.persons()
@@ -296,7 +296,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """(n,): predicted numbers within ``bounds_``; the attribute is not an input."""
         check_is_fitted(self, "plan_")
-        if is_files(X):
+        if is_frame(X):
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
+        if is_stored(X):
             return np.concatenate([self.predict(table) for table in frames(X, self.feature_names_in_)])
         return self.rule_.predict(self._inputs(X))
 

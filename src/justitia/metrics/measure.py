@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from justitia._validate import check_choice, check_fraction, check_nonnegative, check_same_length
 from justitia.metrics.bounds import Interval, NoisyRates, Verdict
 from justitia.metrics.composition import joint_statement
-from justitia.metrics.from_files import read_files
+from justitia.metrics.from_files import read_files, read_frame
 from justitia.metrics.means import NUMBER_METRICS, NUMBER_NOTIONS, NumberQuery, means_by_name, names_numbers
 from justitia.metrics.measurement import Measurement, column_margins
 from justitia.metrics.person_rows import PersonRows
@@ -44,6 +44,7 @@ from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
+from justitia.rows.frames import FrameRows, GivenRows, is_frame
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
@@ -137,9 +138,10 @@ def measure(
         Of earlier releases, training or measurements, about individuals of whom some are or may be measured here. The
         certificate of the result then states what all of them cost together. A shared ``ledger`` does that, too, and
         refuses what is too much.
-    data : path, pattern, dataset of pyarrow or RowFiles, optional
-        Parquet files that contain the rows, read a few rows at a time. ``y_true``, ``sensitive_features`` and
-        ``person`` are then names of columns, and so is ``y_pred``, unless it is an array (``model.predict(data)``).
+    data : path, pattern, dataset of pyarrow, RowFiles, or data frame of Spark, Ray or Dask, optional
+        Parquet files that contain the rows, read a few rows at a time, or a data frame whose workers hold them.
+        ``y_true``, ``sensitive_features`` and ``person`` are then names of columns, and so is ``y_pred``, unless it is
+        an array about files (``model.predict(data)``); of a data frame that call adds the column "prediction".
     score_bins : int
         Number of public bins of scores, even; fewer if scores repeat.
     task : {"auto", "classes", "number"}
@@ -178,8 +180,10 @@ def measure(
     _check_certificates(disjoint_from, after)
     epsilon, delta = float(epsilon), float(delta)
 
+    source: FrameRows | None = None
     if data is not None:
-        y_true, y_pred, sensitive_features, person = read_files(data, y_true, y_pred, sensitive_features, person)
+        read = read_frame if is_frame(data) else read_files
+        y_true, y_pred, sensitive_features, person, source = read(data, y_true, y_pred, sensitive_features, person)
     named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
     kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
     query = asked.query(kind, y_true, y_pred)
@@ -233,6 +237,7 @@ def measure(
         person=ids,
         noise_seed=noise_seed,
         missing_marker=missing_marker,
+        source=source,
     )
     vault = open_vault(sensitive_features, request)
     warn_large_delta(epsilon, delta, n, stacklevel=2)
@@ -245,7 +250,7 @@ def measure(
         variance = 2 * noise.noise_multiplier**2 * vault.rows_per_person**2
     if held:
         vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
-    answer = vault.group_sums(query.values(), bound=1.0, noise=noise, purpose="group rates")
+    answer = vault.group_sums(_values_for(source, query), bound=1.0, noise=noise, purpose="group rates")
     return Measurement(
         people=n,
         groups=vault.group_names,
@@ -394,6 +399,11 @@ def _check_without_labels(query: MeasurementQuery) -> None:
             raise ValueError(
                 f"expected labels in y_true for {name!r}, got None; pass them, or measure 'demographic_parity' alone."
             )
+
+
+def _values_for(source: FrameRows | None, query: MeasurementQuery | NumberQuery) -> Any:
+    """The public rows of a query, for a vault that has the attribute here or queries workers that hold it."""
+    return query.values() if source is None else GivenRows.from_rows(query.values())
 
 
 def _check_arguments(epsilon: float, delta: float, confidence: float, threshold: float | None) -> None:

@@ -243,8 +243,13 @@ def _answer(part: Any, call: str, arguments: Sequence[Any]) -> bytes:
     try:
         return pickle.dumps(("result", getattr(part, call)(*arguments)))
     except Exception as error:  # noqa: BLE001 - the driver raises it
-        kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KNOWN), "RuntimeError")
-        return pickle.dumps((kind, (str(error) or type(error).__name__).splitlines()[0]))
+        return pickle.dumps(in_one_line(error))
 
 
-__all__ = ["WorkerPool"]
+def in_one_line(error: Exception) -> tuple[str, str]:
+    """The class of an error, as far as the driver knows it, and the first line of its text."""
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KNOWN), "RuntimeError")
+    return kind, (str(error) or type(error).__name__).splitlines()[0]
+
+
+__all__ = ["KNOWN", "WorkerPool", "in_one_line"]
