@@ -179,7 +179,7 @@ def compared(results: pd.DataFrame) -> pd.DataFrame:
     slow, fast = (rate for rate, _ in RATES)
     named = results.assign(rate=setting(results, "learning_rate"), most=setting(results, "rows"))
     rows = []
-    for (name, most), part in named.groupby(["dataset", "most"], sort=False, dropna=False):
+    for (name, _), part in named.groupby(["dataset", "most"], sort=False, dropna=False):
         at = {rate: part[part["rate"] == rate].set_index("fold").sort_index() for rate in (slow, fast)}
         n = int(part["rows"].iloc[0])
         form = "one" if BaseSize.for_rows(n).one_model else "mean"

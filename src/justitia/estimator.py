@@ -434,6 +434,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(target))
             source.encode_with(self._encode(features.shape[1]), self.classes_.tolist(), encoder)
+            proxies = 0 if proxy is None else proxy.shape[1]
+            source.check_room(math.prod(features.shape[1:]) + proxies, math.prod(task.prediction_shape(1)))
             problem = self._problem(features, target, weight, notions, task, source=source, proxy=proxy)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:

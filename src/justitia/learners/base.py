@@ -67,6 +67,8 @@ class Base(ABC):
 
     #: Number of models that :meth:`learn` fits.
     fits: int = 0
+    #: Whether it reads the table as the user has it, and not only the numbers after the estimator's preprocessing.
+    reads_table: bool = True
     #: What it predicts, which sets the shape of predictions; a base for another target sets its own.
     task: Task = BINARY
 
@@ -141,6 +143,7 @@ class CrossFitted(Base):
     ) -> None:
         self.estimator, self.task, self.encoded, self.n_jobs = estimator, task, encoded, n_jobs
         self.name = _name(estimator)
+        self.reads_table = not encoded
         self.models: tuple[Any, ...] = ()
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
 from justitia.learners.base import FOLDS
-from justitia.learners.lightgbm_base import lightgbm_model
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import FIT_ROWS, LEAST_RIDGE, Memberships, fit_memberships
 from justitia.rows.source import Block
@@ -27,13 +26,19 @@ from justitia.rows.source import Block
 Array = NDArray[np.float64]
 #: Trees at most, and boosting steps without gain on the other fold after which it ends.
 TREES, PATIENCE = 150, 10
-#: Size of the trees. Small, because most of what they are fitted to is the chance of the proxies.
-SIZE: dict[str, Any] = {
+#: Small trees, because most of what they are fitted to is the chance of the proxies; the same ones on every machine.
+PARAMETERS: dict[str, Any] = {
+    "n_estimators": TREES,
     "num_leaves": 8,
     "min_child_samples": 50,
     "learning_rate": 0.1,
     "reg_lambda": 5.0,
     "colsample_bytree": 0.5,
+    "verbosity": -1,
+    "n_jobs": 1,
+    "random_state": 0,
+    "deterministic": True,
+    "force_row_wise": True,
 }
 
 
@@ -129,9 +134,7 @@ def _fit_trees(columns: NDArray[np.float32], target: Array, train: Any, test: An
     """A regressor of the target on some rows; it stops where it no longer helps on the others."""
     import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
 
-    model = lightgbm_model("LGBMRegressor", n_estimators=TREES)
-    model.set_params(**SIZE)
-    return model.fit(
+    return lightgbm.LGBMRegressor(**PARAMETERS).fit(
         columns[train],
         target[train],
         eval_X=columns[test],

@@ -51,7 +51,7 @@ class FileData:
         proxies = _proxy_names(proxy, (y, weight, person))
         files = open_frame(X) if is_frame(X) else RowFiles.open(X)
         if isinstance(files, Frame):
-            check_frame(files, sensitive, person, proxies)
+            check_frame(files, sensitive, person)
         where: SensitiveColumns | HeldElsewhere
         private: tuple[str, ...]
         if isinstance(sensitive, HeldElsewhere):
@@ -121,15 +121,15 @@ def is_stored(X: Any) -> bool:
     return is_files(X) or is_frame(X)
 
 
-def check_frame(frame: Frame, sensitive: Any, person: Any, proxies: tuple[str, ...]) -> None:
+def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
     """Refuse what only rows in files can do.
 
     Raises
     ------
     ValueError
     """
-    if isinstance(sensitive, HeldElsewhere) or person is not None or proxies:
-        what = "person" if person is not None else "proxy" if proxies else "a custodian"
+    if isinstance(sensitive, HeldElsewhere) or person is not None:
+        what = "person" if person is not None else "a custodian"
         raise ValueError(f"expected no {what} with {frame.shown}, got one; write the rows to Parquet files first.")
     if isinstance(sensitive, SensitiveColumns) and sensitive.file is not None:
         raise ValueError(

@@ -28,24 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.learners.base import Inputs
 from justitia.privacy.noise_grid import exact_sum_step
-from justitia.rows.files import (
-    Columns,
-    Encode,
-    FilePart,
-    Progress,
-    PublicRange,
-    Scan,
-    Weights,
-    label_codes,
-    read_target_numbers,
-    read_weights,
-    sampled,
-    stride,
-)
+from justitia.rows.files import FilePart, Progress, stride
 from justitia.rows.parquet import BLOCK
 from justitia.rows.processes import KNOWN, in_one_line
+from justitia.rows.reading import BlockReader, Columns, Encode, PublicRange, Scan, Weights
 from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 
 #: The kind of a result that is no error.
@@ -412,38 +399,12 @@ class LoadBlocks:
     """Task: blocks with encoded features, codes of the target, weights and scores."""
 
     reading: Reading
-    encode: Encode
-    classes: Sequence[Any] | PublicRange
-    weights: Weights
-    predict: Predict | None = None
-    sample_scores: NDArray[np.float64] | None = None
+    reader: BlockReader
 
     def __call__(self, k: int, parts: Iterable[Part]) -> Iterator[KeptBlock]:
         """The blocks of a partition."""
-        reading = self.reading
-        place = len(sampled(0, reading.starts[k], reading.n, reading.every))
-        for first, part in reading.parts(k, parts):
-            drawn = sampled(first, first + len(part), reading.n, reading.every) - first
-            yield KeptBlock(self._block(first, part.public, drawn, place), part.private)
-            place += len(drawn)
-
-    def _block(self, first: int, table: Any, drawn: NDArray[np.int64], place: int) -> Block:
-        columns = self.reading.columns
-        frame = table.select(list(columns.features)).to_pandas()
-        X = self.encode(frame)
-        if isinstance(self.classes, PublicRange):
-            y = self.classes.scaled(read_target_numbers(table, str(columns.target)))
-        else:
-            y = label_codes(table.select([columns.target]).to_pandas()[columns.target].to_numpy(), self.classes)
-        weight = np.ones(len(y), dtype=np.float32)
-        if columns.weight is not None:
-            weight = self.weights.scaled(read_weights(table, columns.weight))
-        score = None
-        if self.sample_scores is not None and self.predict is not None:
-            shape = (len(y), *self.sample_scores.shape[1:])
-            score = np.zeros(shape) if self.reading.every == 1 else self.predict(Inputs(frame, X))
-            score[drawn] = self.sample_scores[place : place + len(drawn)]  # by models that have not seen them
-        return Block(first, X, y, weight, score)
+        for first, part in self.reading.parts(k, parts):
+            yield KeptBlock(self.reader.block(first, part.public), part.private)
 
 
 @dataclass(frozen=True, eq=False)
@@ -546,6 +507,7 @@ class FrameRows(RowSource):
         starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
         self._reading = Reading(columns, starts, frame.counted, frame.types(), self.n, stride(self.n))
         self._encode: Encode | None = None
+        self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
         self._kept: Kept | None = None
         self._passes = 0
@@ -580,13 +542,13 @@ class FrameRows(RowSource):
         return self.weights
 
     def encode_with(
-        self,
-        encode: Encode,
-        classes: Sequence[Any] | PublicRange,
-        encode_proxy: None = None,  # noqa: ARG002 - frames have no proxies
+        self, encode: Encode, classes: Sequence[Any] | PublicRange, encode_proxy: Encode | None = None
     ) -> None:
-        """Encode features with this function, and labels by their place among these classes or in a range."""
-        self._encode, self._classes = encode, classes
+        """Encode features and proxies with these functions, labels by their place among classes or in a range."""
+        self._encode, self._classes, self._encode_proxy = encode, classes, encode_proxy
+
+    def check_room(self, features: int, scores: int) -> None:
+        """Nothing: the engine keeps encoded rows where it has room."""
 
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows, which the engine keeps; a pass."""
@@ -611,7 +573,9 @@ class FrameRows(RowSource):
 
     def _load(self, predict: Predict | None, sample_scores: NDArray[np.float64] | None) -> None:
         assert self._encode is not None  # noqa: S101 - set before
-        self._keep(LoadBlocks(self._reading, self._encode, self._classes, self.weights, predict, sample_scores))
+        made = (self.columns, self._encode, self._classes, self.weights, self.n, stride(self.n))
+        reader = BlockReader(*made, predict, sample_scores, self._encode_proxy)
+        self._keep(LoadBlocks(self._reading, reader))
 
     def _keep(self, task: Callable[[int, Iterable[Part]], Iterator[KeptBlock]]) -> None:
         kept = self.frame.keep(task)

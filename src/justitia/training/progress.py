@@ -12,7 +12,7 @@ def progress_bar(shown: bool | None, total: int, name: str, **options: Any) -> t
     """A progress bar, which is gone when the work is done; with None only in a terminal."""
     if shown is None:
         shown = sys.stderr is not None and sys.stderr.isatty()
-    return tqdm(total=total, disable=not shown, desc=name, **{"unit": "step", "leave": False} | options)
+    return tqdm(total=total, disable=not shown, desc=name, leave=False, **{"unit": "step"} | options)
 
 
 def pass_bar(shown: bool | None, rows: int, name: str) -> tqdm[Any]:
