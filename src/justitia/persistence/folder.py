@@ -4,7 +4,8 @@ A saved classifier or regressor is a folder with ``model.json`` and, beside it, 
 the base model and correction of engine ``post-processing`` (``justitia.persistence.rule``); ``model.json`` holds the
 hashes of the others.
 The folder holds public facts and what ``fit`` released: neither the sensitive attribute nor a noise seed is written. If
-the model has no finite epsilon, its history, multipliers and correction are exact; each column of the history says so.
+the model has no finite epsilon, its history, prices, multipliers and correction are exact; each column of the history
+says so.
 """
 
 from __future__ import annotations
