@@ -21,9 +21,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
+from justitia.postprocessing.association import association_table
 from justitia.postprocessing.correction import Distillation
 from justitia.postprocessing.decisions import ColumnSums, Ones
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
@@ -232,6 +234,16 @@ class CorrectionRun(Run):
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
 
         self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
+
+    def association(self, names: Sequence[str]) -> pd.DataFrame | None:
+        """How far groups differ in each feature, from the moments that were released; None before the release."""
+        if self._answer is None or self._counted is None:
+            return None
+        n, step = self.source.n, exact_sum_step(2.0 * self.source.n)
+        total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
+        groups = [str(name) for name in self.vault.group_names]
+        difference, noise = self._rows.feature_columns().differences(self._answer, total, self._moments_stddev)
+        return association_table(difference, noise, self._counted, n, groups, names)
 
     def _check(self) -> None:
         """Release the group sums of the current decisions, and compare them with the membership estimate."""
