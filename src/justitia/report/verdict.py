@@ -57,12 +57,15 @@ class Verdict:
         What to do next; empty if nothing is left to do.
     checks : tuple of Check
         Limit, impact ratio, groups, privacy.
+    judged : str
+        The limits that the state is about.
     """
 
     state: State
     sentence: str
     advice: str
     checks: tuple[Check, ...]
+    judged: str = ""
 
     @property
     def word(self) -> str:
@@ -77,7 +80,13 @@ def verdict_of(contents: Contents) -> Verdict:
     judged += [ratio] if contents.limits.ratio is not None and ratio is not None else []
     state = _worst([one.state for one in judged]) if judged else gap.state
     checks = [one for one in (gap, ratio, _groups_check(contents), _privacy_check(contents)) if one is not None]
-    return Verdict(state, _sentence(contents), _advice(contents, state), tuple(checks))
+    limits, judged_by = contents.limits, []
+    if limits.gap is not None:
+        judged_by.append(f"a gap of at most {points(limits.gap, in_points=contents.in_points)}")
+    if limits.ratio is not None and ratio is not None:
+        judged_by.append(f"an impact ratio of at least {limits.ratio:g}")
+    text = f"Limit: {listed(judged_by)}" if judged_by else ""
+    return Verdict(state, _sentence(contents), _advice(contents, state), tuple(checks), text)
 
 
 def _worst(states: list[State]) -> State:
