@@ -329,6 +329,7 @@ REPORT_IMPORTS = {
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
     *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution
+    "postprocessing.price",  # the price list in one sentence
 }
 
 

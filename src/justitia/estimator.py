@@ -139,6 +139,11 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : TrainingPlan
         The calibrated plan that was carried out.
+    price_ : DataFrame
+        What the constraint costs (engine "post-processing"): the uncorrected base, then tolerances from loosest to
+        strictest, that of the deployed model among them (``deployed``). Accuracy, AUC and share of positive decisions
+        are public and out of fold; ``violation`` is estimated from memberships and all checks, with its standard error.
+        See ``docs/plugin.md``.
     history_ : DataFrame
         Public or noised numbers, one row per round; without privacy those by group are exact.
     history_columns_ : tuple of Column

@@ -71,6 +71,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
+            self._keep_price(session)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
             warn_of(sentence, stacklevel=4)
@@ -143,6 +144,12 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         """
         check_is_fitted(self, "rule_")
         return explained(self.rule_, self._inputs(X), self.encoded_names(), getattr(self, "classes_", None))
+
+    def _keep_price(self, session: Session) -> None:
+        """Keep the price list, of engines that have one."""
+        self.__dict__.pop("price_", None)  # of an earlier fit
+        if (found := session.run.price()) is not None:
+            self.price_ = found
 
     def _open_files(self, data: FileData) -> FileRows:
         """All rows of files, with a bar for each pass."""

@@ -103,6 +103,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : PostProcessingPlan
         The calibrated plan that was carried out.
+    price_ : DataFrame
+        What the constraint costs: R2, root mean squared error and estimated violation of the uncorrected base and along
+        a grid of tolerances, that of the deployed model among them (``deployed``).
     history_ : DataFrame
         Public or noised numbers, one row per round: mean squared error and R2 out of fold, gaps and multipliers.
     history_columns_ : tuple of Column

@@ -55,6 +55,7 @@ from justitia.postprocessing.memberships import (
 )
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.prefix_sums import even_bounds
+from justitia.postprocessing.price import FEW_TOLERANCES, FEWEST_TOLERANCES, TOLERANCES
 from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, noise_warnings
 from justitia.privacy.interface import Vault
 from justitia.rows.source import Block
@@ -294,7 +295,8 @@ class PostProcessingRun(CorrectionRun):
             self._lams = self._solutions(lam)
             self._put_levels(levels_of(self._probability(), self.problem.threshold, self.plan.levels))
         self._lams = self._solutions(lam)
-        if not self._queries and self.source.n > len(self.problem):  # no check will say how far the sample is off
+        sample_only = self.source.n == len(self.problem) or self._on_sample
+        if not self._queries and not sample_only:  # no check will say how far the sample is off
             self._evaluate()
             self._lams = self._solutions(lam)
         decides: Array = self._lams[self._decides]
@@ -478,9 +480,65 @@ class PostProcessingRun(CorrectionRun):
         """Largest noised difference over all levels, with ``at="scores"``: that of the scores' distributions."""
         if not self.at_scores:
             return None
-        decided = self._decisions(self.deployed_scores())
-        rates = [self._constraint(t).rates(one) for t, one in enumerate(decided)]
+        return self._distance_of(self.deployed_scores())
+
+    def _distance_of(self, scores: Array) -> float:
+        """Largest difference between two groups at any level."""
+        rates = [self._constraint(t).rates(one) for t, one in enumerate(self._decisions(scores))]
         return float(max(np.ptp(one, axis=0).max() for one in rates))
+
+    # -- the price list -----------------------------------------------------------------------------------------
+
+    def priced_tolerances(self) -> tuple[float, ...]:
+        """Fewer where a point is a problem for every level or action, or a search; none with a ratio."""
+        if self._goal.ratio is not None:
+            return ()
+        if self._goal.is_fraction:  # a search would find prices, however small, where the base is within the tolerance
+            most, _ = self.estimated_violation(self.base_scores())
+            return tuple(one for one in FEWEST_TOLERANCES if one < most)
+        return FEW_TOLERANCES if self.at_scores or self._several else TOLERANCES
+
+    def tolerances_at(self, tolerance: float) -> Array:
+        """(K,): with tolerances of their own, rates keep the proportions between these; this one is the largest."""
+        given = self.tolerances
+        if given.min() == given.max():
+            return np.full(len(given), tolerance)
+        found: Array = given * (tolerance / given.max())
+        return found
+
+    @property
+    def listed_tolerance(self) -> float:
+        """NaN with a ratio."""
+        return self.tolerance if self._goal.ratio is None else math.nan
+
+    @property
+    def corrects(self) -> bool:
+        """Whether anything is corrected, for groups or for a quota."""
+        return bool(self._lams.any() or self._quota.any())
+
+    def quality(self, scores: Array) -> dict[str, float]:
+        """Accuracy and, of two classes, AUC and the share of positive decisions."""
+        weight = self.problem.weight
+        found = self.public_scores(scores, ALL_ROWS)
+        if self._several:
+            return {"accuracy": found["accuracy"]}
+        return found | {"positive_rate": float(np.average(decided(scores), weights=weight.astype(np.float64)))}
+
+    def estimated_violation(self, scores: Array) -> tuple[float, float]:
+        """The one that is farthest beyond what is allowed; with ``at="scores"`` the largest at any level."""
+        found = []
+        allowed = self._goal.allowed(self.tolerances)
+        for t, actions in enumerate(self._decisions(scores)):
+            known = self._estimated()
+            checked = self._goal.violations(self._constraint(t).rates(actions))
+            unchecked = self._goal.violations(known.with_b(known.b + self._shift[t]).rates(actions))
+            k = int((checked - allowed).argmax())
+            found.append((float(checked[k]), float(unchecked[k])))
+        return max(found)
+
+    def distance_between(self, scores: Array, others: Array) -> float:
+        """Share of rows with other decisions; with ``at="scores"`` of decisions at all levels."""
+        return float((self._decisions(scores) != self._decisions(others)).mean())
 
     def preflight(self) -> list[Diagnostic]:
         """Whether even groups of equal sizes are too small for the noise."""

@@ -17,6 +17,7 @@ import pandas as pd
 
 from justitia.engines import name_of
 from justitia.notions import notion_name
+from justitia.postprocessing.price import price_sentence
 from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
 from justitia.privacy.ledger import Certificate
@@ -437,6 +438,8 @@ def about(model: Model, others: Mapping[str, Any], positive_means: str | None = 
             rows["Correction"] = corrections[0].describe() if corrections else "none: the base is within the tolerance"
         if task.kind == "binary":
             rows["Decides above"] = f"{rule.threshold:.4g}"
+        if sentence := price_sentence(model):
+            rows["Price of the correction"] = sentence
     else:
         rows["Network"] = _network(model)
     stated = []

@@ -30,6 +30,7 @@ from justitia.cli.output import (
 )
 from justitia.cli.training import fit_arguments, make_estimator, read_training_rows, save_model, save_or_rescue
 from justitia.persistence.folder import MODEL, foreign_in_model
+from justitia.postprocessing.price import price_sentence
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\
@@ -115,6 +116,7 @@ def _text(model: Model, facts: dict[str, Any], out: Path) -> str:
         if facts["noisy_violation"] is None
         else f"{facts['noisy_violation']:{'.3g' if facts['task'] == 'number' else '.3f'}} on training data "
         "(noisy estimate); 'justitia evaluate' measures it on other data",
+        "price": price_sentence(model),
         "privacy": certificate.statement,
         "remarks": diagnostics.strip(),
     }
