@@ -435,7 +435,7 @@ class Measurement:
         return self._rates_dict() | {
             "people": self.people,
             "confidence": self.confidence,
-            "favorable": self.favorable,
+            "favorable_decision": self.favorable,
             "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
             "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
             "scores": None if self.scores is None else self.scores.to_dict(),

@@ -290,7 +290,7 @@ def price_chart(
         shape = "diamond" if one.deployed else "square" if class_ == "beaten" else "circle"
         marks += [Mark(x, y, text, index=index, shape=shape, class_=f"{class_} price".strip(), key=str(k))]
         if class_ == "beaten":
-            parts += [svg.label(x - 10, y - 12, "uncorrected", anchor="end", class_="label quiet")]
+            parts += [svg.label(x, y + 18, "uncorrected", anchor="middle", class_="label quiet")]
     if new is not None and quality is not None:
         y = y_scale(quality)
         parts += whisker(x_scale, new.lower, new.upper, y)
@@ -302,7 +302,7 @@ def price_chart(
         parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
     described = "; ".join(mark.text for mark in marks)
     title = f"{name[:1].upper() + name[1:]} against the largest gap, by tolerance"
-    return Chart("prices", title, described, height, tuple(parts), tuple(marks))
+    return Chart("price-list", title, described, height, tuple(parts), tuple(marks))
 
 
 def price_name(one: PricePoint) -> str:

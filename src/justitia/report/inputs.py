@@ -187,7 +187,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
             impact=_checked(facts.get("impact"), "by_group", "ratio_to", "compared_with", "four_fifths"),
             scores=_checked(facts.get("scores"), "by_group", "compared_with", "calibration", "curve"),
             distribution=_checked(facts.get("distribution"), "by_group", "compared_with", "curve"),
-            favorable=str(facts.get("favorable", "positive")),
+            favorable=str(facts.get("favorable_decision", "positive")),
             public=dict(facts.get("public") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -360,6 +360,11 @@ def in_units(task: Task, notions: Sequence[str]) -> bool:
     return task.kind == "number" and bool(set(IN_UNITS) & set(notions))
 
 
+def check_limit(below: float | None, task: Task, notions: Sequence[str]) -> None:
+    """Refuse a limit that no difference of rates exceeds, because users who write 5 mean 5%."""
+    LimitOptions(limit=below).check(task, in_units=in_units(task, notions))
+
+
 def facts_of(model: Path) -> dict[str, Any]:
     """Facts of the training beside a model; none if it was saved from Python."""
     return read_json(model / FACTS) or {}
