@@ -20,9 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from justitia._validate import check_choice, check_int
 from justitia.exceptions import Notice, warn_of
 from justitia.learners.base import Inputs
+from justitia.learners.importance import base_importances
 from justitia.persistence import folder as saved_folder
+from justitia.postprocessing.explain import explained
+from justitia.postprocessing.run import CorrectionRun
 from justitia.preprocessing.outliers import clip_weights
 from justitia.preprocessing.tables import PlainNumbers
+from justitia.privacy.frames import features_only
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
@@ -96,11 +100,56 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()
+        self.feature_association_ = self._association(session)
         self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=rates)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(
             trained.history, groups, rates, private=private, scores=scores
         )
+
+    def _association(self, session: Session) -> pd.DataFrame | None:
+        """How far groups differ in each encoded feature, by the noisy sums that were released; None of a network."""
+        found: pd.DataFrame | None = None
+        if isinstance(session.run, CorrectionRun):
+            found = session.run.association(self.encoded_names())
+        return found
+
+    def encoded_names(self) -> list[str]:
+        """Names of the public features after preprocessing."""
+        if hasattr(self, "encoder_"):
+            return [str(name) for name in self.encoder_.get_feature_names_out()]
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """(d,): importance of each encoded feature for the base, adding up to 1; see :meth:`encoded_names`.
+
+        Share of the splits of boosted trees, or of the absolute standardised coefficients of a linear model.
+
+        Raises
+        ------
+        AttributeError
+            If the base has no importances that belong to these features.
+        """
+        check_is_fitted(self, "plan_")
+        found = base_importances(self.rule_.base, len(self.encoded_names())) if hasattr(self, "rule_") else None
+        if found is None:
+            raise AttributeError("feature_importances_: this base has no importances of the encoded features.")
+        return found
+
+    @features_only
+    def explain(self, X: Any) -> pd.DataFrame:
+        """One line per row: what the base said, what was applied, and the share of it due to the correction.
+
+        Of two classes ``base_score`` is the base's probability, and ``threshold`` is what it had to exceed:
+        ``correction`` is how much of that the correction added for this row. Of a number, ``correction`` is what was
+        added to ``base_prediction``. ``changed`` says whether the correction changed the decision. Columns
+        ``shap_<feature>`` are SHAP values of the base, where it is LightGBM that was trained in this process. The
+        attribute is not an input.
+        """
+        check_is_fitted(self, "rule_")
+        return explained(self.rule_, self._inputs(X), self.encoded_names(), getattr(self, "classes_", None))
 
     def _keep_price(self, session: Session) -> None:
         """Keep the price list, of engines that have one."""

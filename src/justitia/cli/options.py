@@ -213,6 +213,28 @@ below = click.option(
     metavar="FLOAT",
     help="Test whether the violation is below this; exit code 4 if that is not shown.",
 )
+#: What a measured model has to show, which is kept with the model; ``LimitOptions.from_options`` takes these.
+limits = together(
+    click.option(
+        "--limit",
+        type=click.FloatRange(min=0),
+        metavar="FLOAT",
+        help="Policy limit: the gap between two groups that the model has to be shown to stay below.",
+    ),
+    click.option(
+        "--limit-ratio",
+        type=click.FloatRange(min=0, max=1),
+        metavar="FLOAT",
+        help="Policy limit: the smallest impact ratio that has to be shown, such as 0.8.",
+    ),
+    click.option(
+        "--favourable",
+        "--favorable",
+        "favorable",
+        metavar="VALUE",
+        help="The target's value that people want; by default the positive one. Impact ratios are about it.",
+    ),
+)
 delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
 reference = click.option(
     "--reference", metavar="GROUP", help="Group that ratios are taken to; by default that with the highest rate."
@@ -310,6 +332,53 @@ training = together(
 
 
 # -- From options to objects
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """Policy limits and the favorable decision, as far as they were given."""
+
+    limit: float | None = None
+    limit_ratio: float | None = None
+    favorable: str | None = None
+
+    @classmethod
+    def from_options(cls, values: dict[str, Any]) -> LimitOptions:
+        """Take them out of a command's options."""
+        return cls(values.pop("limit"), values.pop("limit_ratio"), values.pop("favorable"))
+
+    def or_those_of(self, facts: Mapping[str, Any]) -> LimitOptions:
+        """These and, where one was not given, that of the training."""
+        return LimitOptions(**{name: facts.get(name) if one is None else one for name, one in vars(self).items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields of ``training.json`` and of measurements."""
+        return dict(vars(self))
+
+    def check(self, task: Task, *, in_units: bool) -> None:
+        """Refuse limits that say nothing about this kind of target.
+
+        Raises
+        ------
+        Refusal
+            For the first of them.
+        """
+        if self.limit is not None and self.limit > 1 and not in_units:
+            raise Refusal(f"expected a limit of at most 1, got {self.limit:g}; 5% is written 0.05.")
+        if task.kind != "binary" and (self.limit_ratio is not None or self.favorable is not None):
+            raise Refusal(
+                f"expected no --limit-ratio and no --favourable because the target has {task.describe()}, got one; "
+                "leave it out."
+            )
+        known = [str(one).strip() for one in task.classes]
+        if self.favorable is not None and self.favorable.strip() not in known:
+            raise no_such("value of the target", self.favorable, known)
+
+    def favorable_code(self, task: Task) -> int | None:
+        """Code of the favorable value; None where none was named."""
+        if self.favorable is None:
+            return None
+        return [str(one).strip() for one in task.classes].index(self.favorable.strip())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from justitia.metrics.bounds import Interval, NoisyRates, Verdict
 from justitia.metrics.composition import joint_statement
 from justitia.metrics.from_files import read_files, read_frame
 from justitia.metrics.means import NUMBER_METRICS, NUMBER_NOTIONS, NumberQuery, means_by_name, names_numbers
-from justitia.metrics.measurement import Measurement, column_margins
+from justitia.metrics.measurement import Favorable, Measurement, column_margins
 from justitia.metrics.person_rows import PersonRows
 from justitia.metrics.quantiles import Array
 from justitia.metrics.rates import (
@@ -35,7 +35,7 @@ from justitia.metrics.rates import (
     notion_rates,
 )
 from justitia.metrics.scores import NoisyScores, ScoreBins, ScoreFacts
-from justitia.metrics.targets import Kind, as_binary, as_classes, as_numbers, kind_of_target
+from justitia.metrics.targets import Kind, as_binary, as_classes, as_numbers, kind_of_target, positive_label
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
@@ -81,6 +81,7 @@ def measure(
     task: str = "auto",
     levels: int = 20,
     value_range: Any = None,
+    favorable: Any = None,
 ) -> Measurement:
     """Measure how decisions or predictions treat groups without anyone learning who belongs to which.
 
@@ -153,6 +154,9 @@ def measure(
     value_range : (low, high), optional
         Of numbers: labels and predictions are clipped to it. By default, the range is that of the data, which are
         public; a single row far from all others then makes noise of means and errors large.
+    favorable : label, optional
+        Of two classes, the decision that people want; by default the positive one. Impact ratios and shortfall are
+        about its rate: where the positive label means refusal, about the rate of the negative one.
 
     Raises
     ------
@@ -187,6 +191,7 @@ def measure(
     named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
     kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
     query = asked.query(kind, y_true, y_pred)
+    wanted = favorable_side(favorable, kind, y_true, y_pred, pos_label)
     n = query.n
     persons = None if person is None else PersonRows.from_ids(person, n)
     query = replace(query, persons=persons)
@@ -225,6 +230,7 @@ def measure(
                     noisy_before=noisy_before,
                     noisy_scores=noisy_scores,
                     labelled=labelled,
+                    favorable=wanted,
                     certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
                 )
     else:
@@ -261,6 +267,7 @@ def measure(
         reference=compared_with,
         crossed=column_margins(vault.groups, vault.column_names),
         labelled=labelled,
+        favorable=wanted,
         **query.results(answer, variance),
     )
 
@@ -333,6 +340,24 @@ class _Asked:
         truth = None if y_true is None else as_numbers("y_true", y_true, self.value_range)
         check_same_length(y_true=predicted if truth is None else truth, y_pred=predicted)
         return NumberQuery.from_rows(means_by_name(self.notions, self.metrics), truth, predicted, self.levels)
+
+
+def favorable_side(favorable: Any, kind: Kind, y_true: Any, y_pred: Any, pos_label: Any) -> Favorable:
+    """Whether the favorable decision is the positive or the negative one.
+
+    Raises
+    ------
+    ValueError
+        If decisions are not between two classes, or it is neither of them.
+    """
+    if favorable is None:
+        return "positive"
+    if kind != "binary":
+        raise ValueError("expected decisions between two classes with favorable, got others; leave it out.")
+    labels, positive = positive_label(y_pred if y_true is None else y_true, y_pred, pos_label)
+    if favorable not in labels and len(labels) > 1:
+        raise ValueError(f"expected favorable to be one of the labels {sorted(map(str, labels))}, got {favorable!r}.")
+    return "positive" if favorable == positive else "negative"
 
 
 def rates_by_name(

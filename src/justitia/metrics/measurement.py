@@ -30,6 +30,7 @@ from justitia.privacy.interface import Groups
 from justitia.privacy.ledger import Certificate
 
 Method = Literal["between_groups", "to_overall"]
+Favorable = Literal["positive", "negative"]
 #: Line width of the text form.
 WIDTH = 96
 #: With more rates than this, the text form shows those with the largest differences.
@@ -165,6 +166,8 @@ class Measurement:
         Of numeric predictions: the public range of each mean, which ``noisy`` has scaled to [0, 1].
     noisy_distribution : NoisyDistribution or None
         Of numeric predictions, if demographic parity was measured.
+    favorable : {"positive", "negative"}
+        Which of two decisions people want; :meth:`impact` is about its rate.
     """
 
     people: int
@@ -182,6 +185,7 @@ class Measurement:
     labelled: bool = True
     ranges: tuple[tuple[float, float], ...] | None = None
     noisy_distribution: NoisyDistribution | None = None
+    favorable: Favorable = "positive"
 
     @property
     def overall(self) -> pd.Series:
@@ -417,17 +421,21 @@ class Measurement:
         return None if self.reference is None else self.groups.index(self.reference)
 
     def impact(self, rate: str = "selection_rate") -> Impact:
-        """Impact ratios, significance and shortfall of one of the rates."""
+        """Impact ratios, significance and shortfall of a rate; of the selection rate, of the favorable decision."""
         if self.ranges is not None:
             raise ValueError("expected rates of decisions, got means of numbers; an impact ratio is about decisions.")
         place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
-        return Impact(rate, self.groups, self.noisy.select([place]), self.confidence, self._reference)
+        noisy = self.noisy.select([place])
+        if rate == "selection_rate" and self.favorable == "negative":
+            noisy, rate = noisy.complement, "negative_rate"
+        return Impact(rate, self.groups, noisy, self.confidence, self._reference)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: noisy and public numbers, bounds and the certificate."""
         return self._rates_dict() | {
             "people": self.people,
             "confidence": self.confidence,
+            "favorable_decision": self.favorable,
             "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
             "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
             "scores": None if self.scores is None else self.scores.to_dict(),

@@ -241,8 +241,10 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     for column in model.history_columns_:
         values = model.history_[column.name].tolist()
         history.append(asdict(column) | {"values": to_json_value(values)})
+    association = getattr(model, "feature_association_", None)
     return {
         "format": FORMAT,
+        "association": None if association is None else _association(association),
         "task": task.kind,
         "classes": None if task == NUMBER else _classes(model.classes_),
         "n_features": int(model.n_features_in_),
@@ -264,6 +266,24 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
         "history": history,
         "price": _price_columns(model),
     }
+
+
+def _association(table: pd.DataFrame) -> dict[str, Any]:
+    """How far groups differ in each feature: names, and numbers by feature and group."""
+    features, groups = (list(dict.fromkeys(table.index.get_level_values(name))) for name in ("feature", "group"))
+    columns = {name: to_json_value(table[name].tolist()) for name in ("difference", "stderr")}
+    return {"features": features, "groups": groups, **columns}
+
+
+def _read_association(facts: Any) -> pd.DataFrame | None:
+    if facts is None:
+        return None
+    names = [list(map(str, facts[name])) for name in ("features", "groups")]
+    if any(len(facts[name]) != len(names[0]) * len(names[1]) for name in ("difference", "stderr")):
+        raise ValueError("expected one difference for each feature and group, got others.")
+    index = pd.MultiIndex.from_product(names, names=["feature", "group"])
+    columns = {name: np.array(from_json_value(facts[name]), dtype=np.float64) for name in ("difference", "stderr")}
+    return pd.DataFrame(columns, index=index)
 
 
 def _price_columns(model: BaseEstimator) -> dict[str, list[Any]] | None:
@@ -422,6 +442,7 @@ def _fitted(facts: dict[str, Any]) -> tuple[dict[str, Any], Task]:
         found["price_"] = _read_price(facts["price"])
     return found | {
         "tolerance_": tolerance,
+        "feature_association_": _read_association(facts.get("association")),
         "distance_": None if facts["distance"] is None else from_json_value(facts["distance"]),
         "groups_": from_json_value(facts["groups"]),
         "plan_": _load_plan(**facts["plan"]),

@@ -19,6 +19,7 @@ from scipy.special import logit
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from justitia.postprocessing.association import FeatureColumns
 from justitia.privacy.rows import placed_chunks
 from justitia.rows.source import Block
 from justitia.training.diagnostics import missing_by_label
@@ -194,6 +195,16 @@ class PublicRows:
             starts = np.arange(self.labels if self.blocks else 1)[:, None] * columns
             found[starts + np.arange(columns - self.proxy.width, columns)] = True
         return found
+
+    def feature_columns(self) -> FeatureColumns:
+        """Where the features are in these rows."""
+        labels = self.labels if self.blocks else 1
+        width = self.width // self.labels if self.blocks else self.width
+        features = len(self.centre)
+        axes = np.eye(features) if self.axes is None else self.axes.astype(np.float64)
+        starts = np.arange(labels) * width
+        columns = starts[:, None] + 1 + np.arange(axes.shape[1])
+        return FeatureColumns(starts, columns, axes, features**0.5)
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""

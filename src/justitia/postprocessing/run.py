@@ -25,6 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
+from justitia.postprocessing.association import association_table
 from justitia.postprocessing.correction import Distillation
 from justitia.postprocessing.decisions import ColumnSums, Ones
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
@@ -172,6 +173,7 @@ class CorrectionRun(Run):
         self._rows: Any = None  # row function of the moments
         self._n_rates = 0  # K
         self._answer: Array | None = None  # (G, width), noised: the moments
+        self._total: Array | None = None  # (width,), public: the same sums over all rows
         self._memberships: Any = None
         self._counted: Array | None = None  # (G,), noised, by the sums themselves
         self._sizes: Array = np.ones((0, 0))  # (G, ...), noised, by the memberships
@@ -225,8 +227,7 @@ class CorrectionRun(Run):
     def _fit_memberships(self) -> None:
         """Soft memberships that agree with the moments."""
         assert self._answer is not None  # noqa: S101 - released before
-        answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
-        total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
+        answer, n, total = self._answer, self.source.n, self._moments_total()
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
@@ -238,6 +239,22 @@ class CorrectionRun(Run):
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
 
         self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
+
+    def _moments_total(self) -> Array:
+        """(width,): public sums of the rows of the moments over all rows; computed once."""
+        if self._total is None:
+            step = exact_sum_step(2.0 * self.source.n)
+            self._total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
+        return self._total
+
+    def association(self, names: Sequence[str]) -> pd.DataFrame | None:
+        """How far groups differ in each feature, from the moments that were released; None before the release."""
+        if self._answer is None or self._counted is None:
+            return None
+        n, total = self.source.n, self._moments_total()
+        groups = [str(name) for name in self.vault.group_names]
+        difference, noise = self._rows.feature_columns().differences(self._answer, total, self._moments_stddev)
+        return association_table(difference, noise, self._counted, n, groups, names)
 
     def _check(self) -> None:
         """Release the group sums of the current decisions, and compare them with the membership estimate."""

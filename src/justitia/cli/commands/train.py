@@ -41,6 +41,7 @@ $ justitia train income.csv --target income --sensitive sex \\
 @click.command("train", cls=Command, example=EXAMPLE)
 @options.training
 @options.tolerance
+@options.limits
 @options.workers
 @options.ledger
 @click.option(
@@ -76,7 +77,9 @@ def train(
     if checkpoint is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
     goal = GoalOptions.from_options(settings, tolerances)
+    limits = options.LimitOptions.from_options(settings)
     rows = read_training_rows(data, settings)
+    limits.check(rows.task, in_units=not goal.are_shares)
     ledger = options.LedgerOptions.from_options(settings)
     model = make_estimator(rows, settings, goal)
     given = fit_arguments(rows, goal)
@@ -88,7 +91,9 @@ def train(
         model.fit(**given, ledger=opened, checkpoint=checkpoint)
         until_saved.enter_context(ignore_interrupts())
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
-        facts = save_or_rescue(partial(save_model, model, rows, target=target, sketch=sketch), stage, out)
+        facts = save_or_rescue(
+            partial(save_model, model, rows, target=target, sketch=sketch, limits=limits), stage, out
+        )
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
     table = f"\n\n{columns_text(rows.readings, verbose=verbose)}" if isinstance(rows, LabelledRows) else ""
     print_result(facts, _text(model, facts, out) + table + _next(model, out), as_json=as_json)
