@@ -92,10 +92,16 @@ class Diagnostic(str):
         return Diagnostic, (str(self), self.category)
 
 
-class Notice(str):
-    """A sentence of a certificate that is no warning."""
+class Notice(Diagnostic):
+    """A sentence about a fit that its certificate holds and no warning carries."""
 
-    __slots__ = ()
+    def __new__(cls, text: str) -> Notice:
+        """A string that is known by its class."""
+        made: Notice = super().__new__(cls, text, JustitiaWarning)  # type: ignore[assignment]
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Notice, (str(self),)
 
 
 def warn_of(sentence: str, *, stacklevel: int) -> None:
