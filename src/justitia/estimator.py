@@ -384,6 +384,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(target))
             source.encode_with(self._encode(features.shape[1]), self.classes_.tolist())
+            source.check_room(math.prod(features.shape[1:]), math.prod(task.prediction_shape(1)))
             problem = self._problem(features, target, weight, notions, task, source=source)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:

@@ -272,6 +272,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(scaled))
             source.encode_with(self._encode(features.shape[1]), scaling)
+            source.check_room(math.prod(features.shape[1:]), scores=1)
             problem = Problem(features, scaled, weight, notion, source=source, task=NUMBER)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:

@@ -18,7 +18,6 @@ from justitia.preprocessing.encoding import TabularEncoder
 from justitia.rows import files as rows_files
 from justitia.rows.files import Columns, FilePart, FileRows, disk_array, sampled, stride
 from justitia.rows.parquet import RowFiles
-from justitia.rows.source import Block
 
 ROWS, BLOCK = 90, 32
 
@@ -54,8 +53,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileRows:
 def rule(source: FileRows, seed: int) -> DecisionRule:
     """Random decisions."""
     (part,) = source._parts
-    assert part._arrays is not None
-    rows = PublicRows.fit(base_scores, Block(0, *part._arrays))
+    assert part._stored is not None
+    rows = PublicRows.fit(base_scores, part._stored.block(0, ROWS, first=0, memo={}))
     generator = np.random.default_rng(seed)
     weights, factors = generator.normal(size=(3, rows.width)), generator.normal(size=(1, 2, 2, 1))
     return DecisionRule(Memberships(rows, weights), factors, Gains(np.array([0.5])), np.zeros(1), str(seed))
@@ -95,7 +94,7 @@ def test_part_is_sent_to_a_worker_without_rows_and_decisions(source: FileRows) -
     decision_rows(source, seed=0)
     (part,) = source._parts
     copy: FilePart = pickle.loads(pickle.dumps(part))
-    assert (copy._arrays, copy._memos) == (None, {})
+    assert (copy._stored, copy._memos) == (None, {})
     assert (copy.start, copy.stop, copy.every, copy.block_rows) == (0, ROWS, 1, BLOCK)
     assert len(pickle.dumps(part)) < 5000
 
@@ -153,7 +152,7 @@ def test_disk_array_has_no_name_and_refuses_a_size_that_does_not_fit(tmp_path: P
     assert list(tmp_path.iterdir()) == []
     assert disk_array((0,), np.float64).shape == (0,)
     with pytest.raises(
-        ValueError, match=r"expected room for [0-9]+ MB in .*, got less; make room, or set TMPDIR"
+        ValueError, match=r"expected room for [0-9,]+ MB of encoded rows in .*, got less; make room, or set TMPDIR"
     ) as no:
         disk_array((2**50,), np.float64)
     assert "\n" not in str(no.value)

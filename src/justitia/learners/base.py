@@ -66,6 +66,8 @@ class Base(ABC):
 
     #: Number of models that :meth:`learn` fits.
     fits: int = 0
+    #: Whether it reads the table as the user has it, and not only the numbers after the estimator's preprocessing.
+    reads_table: bool = True
     #: What it predicts, which sets the shape of predictions; a base for another target sets its own.
     task: Task = BINARY
 
@@ -126,6 +128,7 @@ class CrossFitted(Base):
 
     def __init__(self, estimator: Any, task: Task = BINARY, *, encoded: bool = False) -> None:
         self.estimator, self.task, self.encoded = estimator, task, encoded
+        self.reads_table = not encoded
         self.models: tuple[Any, ...] = ()
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:

@@ -88,6 +88,11 @@ class CalibratedBase:
     base: Base
     calibration: AnyCalibration
 
+    @property
+    def reads_table(self) -> bool:
+        """Whether it reads the table as the user has it, and not only encoded features."""
+        return self.base.reads_table
+
     def __call__(self, inputs: Inputs) -> NDArray[np.float64]:
         """(m,) or (m, K)."""
         return self.calibration(self.base.predict(inputs))

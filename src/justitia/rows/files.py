@@ -8,10 +8,12 @@ public rule. The encoder, the base model and the multipliers are learned from it
 
 from __future__ import annotations
 
+import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,28 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from justitia.learners.base import Inputs
-from justitia.privacy.noise_grid import exact_sum_step, to_nearest
+from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.parquet import BLOCK, RowFiles
 from justitia.rows.processes import WorkerPool
+from justitia.rows.reading import (
+    BlockReader,
+    Columns,
+    Encode,
+    PublicRange,
+    Scan,
+    Weights,
+    check_few_classes,
+    label_codes,
+    sampled,
+    scan_table,
+    weight_sum_of,
+)
 from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 
-#: More values of a target are not classes.
-MOST_CLASSES = 20
 #: Rows that are held in memory.
 SAMPLE = 200_000
-#: From a table to features as numbers.
-Encode = Callable[[pd.DataFrame], NDArray[np.float32]]
+#: Said where the temporary files do not fit.
+NO_ROOM = "expected room for {size:,} MB of encoded rows in {place!r}, got less; make room, or set TMPDIR."
 #: ``progress(total, name)`` makes a bar for one pass.
 Progress = Callable[[int, str], "tqdm[Any]"]
 
@@ -38,98 +50,6 @@ Progress = Callable[[int, str], "tqdm[Any]"]
 def stride(n: int) -> int:
     """One of this many consecutive rows is in the sample."""
     return max(1, -(-n // SAMPLE))
-
-
-def sampled(start: int, stop: int, n: int, s: int) -> NDArray[np.int64]:
-    """Positions from start to stop that are in the sample of n rows: one per stretch of s rows, by a hash."""
-    stretch = np.arange(start // s, max(-(-stop // s), start // s), dtype=np.uint64)
-    mixed = (stretch + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    drawn = (stretch * np.uint64(s) + (mixed >> np.uint64(33)) % np.uint64(s)).astype(np.int64)
-    drawn = np.minimum(drawn, n - 1)  # the last stretch may be short
-    return drawn[(drawn >= start) & (drawn < stop)]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the public columns.
-
-    Attributes
-    ----------
-    features : tuple of str
-    target : str, optional
-    weight : str, optional
-    number : bool
-        Whether the target is a number.
-    """
-
-    features: tuple[str, ...]
-    target: str | None = None
-    weight: str | None = None
-    number: bool = False
-
-    @property
-    def all(self) -> list[str]:
-        """Names of all of them, each once."""
-        extra = (name for name in (self.target, self.weight) if name is not None)
-        return list(dict.fromkeys((*self.features, *extra)))
-
-
-@dataclass(frozen=True)
-class PublicRange:
-    """Range of a numeric target, by which it is scaled to between 0 and 1."""
-
-    low: float
-    high: float
-
-    def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Numbers between 0 and 1."""
-        return ((values - self.low) / (self.high - self.low)).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How sample weights of the files are scaled: cut at ``cap`` times the largest, then divided by their mean."""
-
-    largest: float = 1.0
-    cap: float = 1.0
-    mean: float = 1.0
-
-    @property
-    def scaled_max(self) -> float:
-        """The largest weight after scaling."""
-        return float(np.float32(self.cap / self.mean))
-
-    def scaled(self, weight: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Weights with mean 1, in single precision as a fit in memory has them."""
-        return (np.minimum(weight / self.largest, self.cap) / self.mean).astype(np.float32)
-
-
-@dataclass
-class Scan:
-    """What the first pass finds: class labels or the range of a number, the largest weight, and the sample's tables."""
-
-    labels: set[Any] = field(default_factory=set)
-    smallest: float = np.inf
-    largest: float = -np.inf
-    largest_weight: float = 0.0
-    tables: list[Any] = field(default_factory=list)
-
-    def sample(self) -> pd.DataFrame:
-        """The rows of the sample in order."""
-        import pyarrow as pa  # noqa: PLC0415 - optional, and here it is
-
-        found: pd.DataFrame = pa.concat_tables(self.tables, promote_options="permissive").to_pandas()
-        self.tables.clear()
-        return found
-
-    def add(self, other: Scan) -> None:
-        """Join what another part of the rows has."""
-        self.labels |= other.labels
-        self.smallest, self.largest = min(self.smallest, other.smallest), max(self.largest, other.largest)
-        self.largest_weight = max(self.largest_weight, other.largest_weight)
-        self.tables += other.tables
 
 
 class FilePart:
@@ -151,14 +71,14 @@ class FilePart:
         self.files, self.columns, self.start, self.stop, self.n = files, columns, start, stop, len(files)
         self.every, self.block_rows = every, block_rows
         self.progress: Callable[[int], object] = lambda _: None
-        self._arrays: tuple[NDArray[Any], ...] | None = None
+        self._stored: StoredRows | None = None
         self._memos: dict[int, dict[str, Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that takes over gets the description of the part, and reads and encodes the rows itself.
         names = ("files", "columns", "start", "stop", "n", "every", "block_rows")
         described = {name: getattr(self, name) for name in names}
-        return described | {"progress": _ignore, "_arrays": None, "_memos": {}}
+        return described | {"progress": _ignore, "_stored": None, "_memos": {}}
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -182,40 +102,20 @@ class FilePart:
         ValueError
             If a label is missing, there are very many, a number is not finite, or a weight is negative or not finite.
         """
-        found, target, weight = Scan(), self.columns.target, self.columns.weight
+        found = Scan()
         for first, table in self._tables(self.columns.all):
-            if target is not None and self.columns.number:
-                numbers = read_target_numbers(table, target)
-                found.smallest = min(found.smallest, float(numbers.min(initial=np.inf)))
-                found.largest = max(found.largest, float(numbers.max(initial=-np.inf)))
-            elif target is not None:
-                found.labels |= _labels(table, target)
-                if len(found.labels) > MOST_CLASSES:
-                    raise ValueError(
-                        f"expected at most {MOST_CLASSES} class labels in {target!r}, got more; merge rare classes."
-                    )
-            if weight is not None:
-                found.largest_weight = max(found.largest_weight, float(read_weights(table, weight).max(initial=0.0)))
-            found.tables.append(table.take(sampled(first, first + len(table), self.n, self.every) - first))
+            found.add(scan_table(table, first, self.columns, self.n, self.every))
+            check_few_classes(found.labels, self.columns.target)
         return found
 
     def weight_sum(self, weights: Weights) -> IntArray:
         """Sum of the weights, in units of the largest and cut, on the grid."""
         assert self.columns.weight is not None  # noqa: S101 - asked for only where there are weights
-        total, step = np.zeros(1, dtype=np.int64), exact_sum_step(2.0 * self.n)
-        for _, table in self._tables([self.columns.weight]):
-            used = np.minimum(read_weights(table, self.columns.weight) / weights.largest, weights.cap)
-            total += to_nearest(used, step).sum().astype(np.int64)
+        name = self.columns.weight
+        total: IntArray = sum(weight_sum_of(table, name, weights, self.n) for _, table in self._tables([name]))
         return total
 
-    def load(
-        self,
-        encode: Encode,
-        classes: Sequence[Any] | PublicRange,
-        weights: Weights,
-        predict: Predict | None,
-        sample_scores: NDArray[np.float64] | None,
-    ) -> None:
+    def load(self, reader: BlockReader) -> None:
         """Encode and score all rows, and keep them in temporary files.
 
         Raises
@@ -223,40 +123,21 @@ class FilePart:
         ValueError
             If there is no room for them.
         """
-        target, weight, features = self.columns.target, self.columns.weight, list(self.columns.features)
-        arrays: tuple[NDArray[Any], ...] | None = None
-        place = len(sampled(0, self.start, self.n, self.every))  # of this part's first row in the sample
+        stored: StoredRows | None = None
         for first, table in self._tables(self.columns.all):
-            frame = table.select(features).to_pandas()
-            X = encode(frame)
-            if isinstance(classes, PublicRange):
-                y = classes.scaled(read_target_numbers(table, str(target)))
-            else:
-                y = label_codes(table.select([target]).to_pandas()[target].to_numpy(), classes)
-            scaled = np.ones(len(y)) if weight is None else weights.scaled(read_weights(table, weight))
-            score = np.zeros(0)
-            if sample_scores is not None and predict is not None:
-                drawn = sampled(first, first + len(y), self.n, self.every) - first
-                shape = (len(y), *sample_scores.shape[1:])
-                score = np.zeros(shape) if self.every == 1 else predict(Inputs(frame, X))
-                score[drawn] = sample_scores[place : place + len(drawn)]  # by models that have not seen them
-                place += len(drawn)
-            if arrays is None:
-                scores = (len(self) if len(score) else 0, *score.shape[1:])
-                shapes = ((len(self), X.shape[1]), (len(self),), (len(self),), scores)
-                kinds = (np.float32, np.float32, np.float32, np.float64)
-                arrays = tuple(disk_array(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
-            rows = slice(first - self.start, first - self.start + len(y))
-            for kept, values in zip(arrays, (X, y, scaled, score), strict=True):
-                if len(kept):
-                    kept[rows] = values
-        self._arrays, self._memos = arrays, {}
+            block = reader.block(first, table)
+            if stored is None:
+                stored = StoredRows(len(self), block, weighted=self.columns.weight is not None)
+            stored.put(first - self.start, block)
+        self._stored, self._memos = stored, {}
 
     def blocks(self) -> Iterator[Block]:
         """The rows as they were loaded."""
+        assert self._stored is not None  # noqa: S101 - loaded before
         for number in range(self.n_blocks):
             block = self.block(number)
             yield block
+            self._stored.unmap()
             self.progress(len(block))
 
     def run(self, work: Pass) -> IntArray | int:
@@ -265,12 +146,10 @@ class FilePart:
 
     def block(self, number: int) -> Block:
         """One of its blocks."""
-        assert self._arrays is not None  # noqa: S101 - loaded before
-        X, y, weight, score = self._arrays
+        assert self._stored is not None  # noqa: S101 - loaded before
         at = number * self.block_rows
-        rows, first = slice(at, min(at + self.block_rows, len(self))), self.start + at
-        scored = score[rows] if len(score) else None
-        return Block(first, X[rows], y[rows], weight[rows], scored, self._memos.setdefault(first, {}))
+        first = self.start + at
+        return self._stored.block(at, min(at + self.block_rows, len(self)), first, self._memos.setdefault(first, {}))
 
     def read_codes(self, codes: Any) -> None:
         """Read the group codes of these rows; they stay in ``codes``, in this process."""
@@ -278,55 +157,14 @@ class FilePart:
 
     def apply(self, number: int, function: Callable[[Block], Any]) -> Any:
         """A function of one block."""
-        return function(self.block(number))
-
-
-def label_codes(labels: NDArray[Any], classes: Sequence[Any]) -> NDArray[np.float32]:
-    """(m,): place of each label among the classes."""
-    codes = np.zeros(len(labels), dtype=np.float32)
-    for code, label in enumerate(classes):
-        codes[labels == label] = code
-    return codes
-
-
-def _labels(table: Any, name: str) -> set[Any]:
-    """Class labels of rows, of which none may be missing."""
-    labels = table.select([name]).to_pandas()[name].to_numpy()
-    if pd.isna(labels).any():
-        raise ValueError(f"expected a class label in every row, got rows without {name!r}; remove or complete them.")
-    return set(pd.unique(labels).tolist())
-
-
-def read_target_numbers(table: Any, name: str) -> NDArray[np.float64]:
-    """Numbers of the target, of which none may be missing or infinite."""
-    try:
-        found = np.asarray(table.select([name]).to_pandas()[name].to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.full(len(table), np.nan)
-    if not np.isfinite(found).all():
-        raise ValueError(f"expected a finite number in every row of {name!r}, got others; remove or complete them.")
-    return found
+        found = function(self.block(number))
+        if self._stored is not None:
+            self._stored.unmap()
+        return found
 
 
 def _ignore(_: int) -> None:
     """No progress is shown in a worker."""
-
-
-def read_weights(table: Any, name: str) -> NDArray[np.float64]:
-    """Public weights of rows, as they are in the files.
-
-    Raises
-    ------
-    ValueError
-        If one is negative or not finite.
-    """
-    try:
-        found = np.asarray(table.select([name]).to_pandas()[name].to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.full(len(table), np.nan)
-    if not (np.isfinite(found) & (found >= 0)).all():
-        raise ValueError(f"expected every weight in {name!r} to be finite and at least 0, got others; replace them.")
-    return found
 
 
 def disk_array(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
@@ -347,11 +185,53 @@ def disk_array(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
             else:
                 file.truncate(size)
         except OSError:
-            raise ValueError(
-                f"expected room for {size / 2**20:.0f} MB in {tempfile.gettempdir()!r}, got less; make room, or set "
-                "TMPDIR."
-            ) from None
+            raise ValueError(NO_ROOM.format(size=-(-size // 2**20), place=tempfile.gettempdir())) from None
         return np.memmap(file, dtype=kind, mode="r+", shape=shape)
+
+
+class StoredRows:
+    """Encoded rows and scores, public numbers, in temporary files without a name.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    like : Block
+        Some of them, which say the shapes.
+    weighted : bool
+        Whether weights differ; otherwise all are 1 and none is stored.
+    """
+
+    def __init__(self, n: int, like: Block, *, weighted: bool) -> None:
+        kinds = {"X": np.float32, "y": np.float32, "weight": np.float32, "score": np.float64}
+        shapes = {name: getattr(like, name).shape[1:] for name in kinds if getattr(like, name) is not None}
+        if not weighted:
+            del shapes["weight"]
+        self._arrays = {name: disk_array((n, *shape), kinds[name]) for name, shape in shapes.items()}
+
+    def put(self, at: int, block: Block) -> None:
+        """Store consecutive rows, of which the first is row ``at``."""
+        for name, array in self._arrays.items():
+            array[at : at + len(block)] = getattr(block, name)
+        self.unmap()
+
+    def block(self, at: int, stop: int, first: int, memo: dict[str, Any]) -> Block:
+        """Rows at .. stop, of which the first has position ``first`` among all rows."""
+        found = {name: array[at:stop] for name, array in self._arrays.items()}
+        weight = found.get("weight")
+        weight = np.ones(stop - at, dtype=np.float32) if weight is None else weight
+        return Block(first, found["X"], found["y"], weight, found.get("score"), memo)
+
+    def unmap(self) -> None:
+        """Let go of the pages that were read or written: the memory of a process does not grow with its rows."""
+        for array in self._arrays.values():
+            if isinstance(array, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # of a mapped file: nothing is lost
+
+
+def stored_bytes(features: int, scores: int, *, weighted: bool) -> int:
+    """Bytes of temporary files for one row: encoded features, scores, label, and weight if there are any."""
+    return 4 * features + 8 * scores + 4 + 4 * weighted
 
 
 class FileRows(RowSource):
@@ -421,13 +301,37 @@ class FileRows(RowSource):
         """Encode features with this function, and labels by their place among these classes or in a range."""
         self._encode, self._classes = encode, classes
 
+    def check_room(self, features: int, scores: int) -> None:
+        """Refuse to go on if the encoded rows would not fit; before a base model learns, which takes long.
+
+        Parameters
+        ----------
+        features, scores : int
+            Columns of encoded features, and of the base model's predictions.
+
+        Raises
+        ------
+        ValueError
+            If there is less room in the folder of temporary files.
+        """
+        size = self.n * stored_bytes(features, scores, weighted=self.columns.weight is not None)
+        place = tempfile.gettempdir()
+        if shutil.disk_usage(place).free < size:
+            raise ValueError(NO_ROOM.format(size=-(-size // 2**20), place=place))
+
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows; a pass."""
-        self._each("load", self._encode, self._classes, self.weights, predict, sample_scores, keeps=True)
+        self._load(predict, sample_scores)
 
     def load(self) -> None:
         """Read and encode all rows, for methods without a base model; a pass."""
-        self._each("load", self._encode, self._classes, self.weights, None, None, keeps=True)
+        self._load(None, None)
+
+    def _load(self, predict: Predict | None, sample_scores: NDArray[np.float64] | None) -> None:
+        if self._encode is None:
+            raise ValueError("expected an encoder, got none; call encode_with first.")
+        made = (self.columns, self._encode, self._classes, self.weights, self.n, stride(self.n))
+        self._each("load", BlockReader(*made, predict, sample_scores), keeps=True)
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""
@@ -465,4 +369,15 @@ def frames(where: Any, names: Iterable[str]) -> Iterator[pd.DataFrame]:
         yield table.select(listed).to_pandas()
 
 
-__all__ = ["SAMPLE", "Columns", "FileRows", "PublicRange", "Scan", "Weights", "frames", "sampled", "stride"]
+__all__ = [
+    "SAMPLE",
+    "Columns",
+    "FileRows",
+    "PublicRange",
+    "Scan",
+    "Weights",
+    "frames",
+    "label_codes",
+    "sampled",
+    "stride",
+]
