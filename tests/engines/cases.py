@@ -1,4 +1,4 @@
-"""What a data frame of every engine has to do; each engine's file gives the functions that make one and kill a worker."""
+"""What a data frame of every engine has to do; each engine's file says how one is made and how a worker is killed."""
 
 from __future__ import annotations
 

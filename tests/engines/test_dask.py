@@ -90,7 +90,9 @@ def test_worker_without_lightgbm_is_refused_before_anything_is_spent(
 
     client.run(hide)
     try:
-        with nothing_spent(ValueError, "expected the package 'lightgbm' on every worker of Dask", monkeypatch) as ledger:
+        with nothing_spent(
+            ValueError, "expected the package 'lightgbm' on every worker of Dask", monkeypatch
+        ) as ledger:
             rows = make(table_for("binary"), 2)
             unfitted("binary").fit(rows, "label", sensitive_features="sex", ledger=ledger)
     finally:
@@ -106,7 +108,10 @@ def test_wrong_input_is_refused_in_one_sentence_before_anything_is_spent(monkeyp
         (second.drop(columns="sex"), "expected a column 'sex' in every partition"),
         (second.assign(a=[{}, *second["a"][1:]]), "expected public columns of one type each"),
     ):
-        with nothing_spent(ValueError, match, monkeypatch) as ledger, dask.config.set({"dataframe.convert-string": False}):
+        with (
+            nothing_spent(ValueError, match, monkeypatch) as ledger,
+            dask.config.set({"dataframe.convert-string": False}),
+        ):
             unfitted("binary").fit(by_partition(first, other), "label", sensitive_features="sex", ledger=ledger)
     check_wrong_input(make, monkeypatch)
 
@@ -115,9 +120,9 @@ def test_rows_that_come_in_another_order_each_time_are_refused(monkeypatch: pyte
     table = table_for("binary")
     order = np.random.default_rng(0)
     shuffled = make(table, 2).map_partitions(lambda part: part.iloc[order.permutation(len(part))], meta=table[:0])
-    with nothing_spent(ValueError, "the same rows in the same order each time", monkeypatch) as ledger:
-        with dask.config.set(scheduler="synchronous"):
-            unfitted("binary").fit(shuffled, "label", sensitive_features="sex", ledger=ledger)
+    match, here = "the same rows in the same order each time", {"scheduler": "synchronous"}
+    with nothing_spent(ValueError, match, monkeypatch) as ledger, dask.config.set(here):
+        unfitted("binary").fit(shuffled, "label", sensitive_features="sex", ledger=ledger)
 
 
 def test_odd_entry_of_the_attribute_is_not_given_and_changes_no_other() -> None:

@@ -26,7 +26,9 @@ from cases import (
     unfitted,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+)
 
 
 def cut(table: pd.DataFrame, partitions: int) -> list[pd.DataFrame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from cases import (
     unfitted,
 )
 from pyspark.sql import SparkSession, functions, types
+
+from justitia.rows.spark import SparkFrame
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning", "ignore::UserWarning"
@@ -91,23 +94,17 @@ def test_wrong_input_is_refused_in_one_sentence_before_anything_is_spent(monkeyp
     check_wrong_input(make, monkeypatch)
 
 
-def test_rows_that_come_in_another_order_each_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = make(table_for("binary"), 2)
-    changing = frame.withColumn("a", functions.rand() if frame is None else functions.col("a") + _draw())
-    monkeypatch.setattr("justitia.rows.spark.SparkFrame.select", _without_cache)
+def test_rows_that_change_each_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def select_without_cache(self: SparkFrame, public: Any, private: Any) -> None:
+        self._public, self._private = list(public), list(private)
+        self._used = self._frame.select(*public, *private)
+
+    drawn = functions.udf(random.random, types.DoubleType()).asNondeterministic()
+    changing = make(table_for("binary"), 2).withColumn("a", drawn())
+    monkeypatch.setattr(SparkFrame, "select", select_without_cache)
+    monkeypatch.setattr(SparkFrame, "close", lambda self: None)
     with nothing_spent(ValueError, "the same rows in the same order each time", monkeypatch) as ledger:
         unfitted("binary").fit(changing, "label", sensitive_features="sex", ledger=ledger)
-
-
-def _draw() -> Any:
-    import random
-
-    return functions.udf(lambda: random.random(), types.DoubleType()).asNondeterministic()()
-
-
-def _without_cache(self: Any, public: Any, private: Any) -> None:
-    self._public, self._private = list(public), list(private)
-    self._used = self._frame.select(*public, *private)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:
@@ -126,9 +123,8 @@ def kill_executor() -> None:
     worker = os.getpid()
     while True:
         worker = int(subprocess.run(["ps", "-o", "ppid=", str(worker)], capture_output=True, check=True).stdout)
-        with open(f"/proc/{worker}/cmdline", "rb") as command:
-            if b"CoarseGrainedExecutorBackend" in command.read():
-                os.kill(worker, signal.SIGKILL)
+        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{worker}/cmdline").read_bytes():
+            os.kill(worker, signal.SIGKILL)
 
 
 def test_executor_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
