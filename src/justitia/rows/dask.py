@@ -28,7 +28,10 @@ class DaskFrame(Frame):
     def select(self, public: Sequence[str], private: Sequence[str]) -> None:
         """Use these columns from now on."""
         self._public, self._private = list(public), list(private)
-        self._partitions = self._frame[[*public, *private]].to_delayed()
+        used = {*public, *private}
+        # Dask's own selection would fail without a sentence in a partition that lacks a column.
+        frame = self._frame if used == set(self.names) else self._frame[[*public, *private]]
+        self._partitions = frame.to_delayed()
 
     def each(self, task: Callable[[int, Iterable[Part]], Any]) -> list[Outcome]:
         """What the task returns for every partition."""

@@ -29,10 +29,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.noise_grid import exact_sum_step
-from justitia.rows.files import FilePart, Progress, stride
+from justitia.rows.files import Progress, stride
 from justitia.rows.parquet import BLOCK
 from justitia.rows.processes import KNOWN, in_one_line
-from justitia.rows.reading import BlockReader, Columns, Encode, PublicRange, Scan, Weights
+from justitia.rows.reading import (
+    BlockReader,
+    Columns,
+    Encode,
+    PublicRange,
+    Scan,
+    Weights,
+    check_few_classes,
+    scan_table,
+    weight_sum_of,
+)
 from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 
 #: The kind of a result that is no error.
@@ -309,11 +319,10 @@ def row_digest(table: Any, before: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How workers read a partition: which columns, where its rows begin, and what they have to be.
+    """How workers read a partition: where its rows begin, and what they have to be.
 
     Attributes
     ----------
-    columns : Columns
     starts : list of int
         Position of the first row of each partition.
     counted : list of RowCount
@@ -325,7 +334,6 @@ class Reading:
         One of this many rows is in the sample.
     """
 
-    columns: Columns
     starts: list[int]
     counted: list[RowCount]
     types: dict[str, Any]
@@ -359,39 +367,35 @@ class Reading:
                 table = table.set_column(place, field.name, table.column(place).cast(self.types[field.name]))
         return table
 
-    def file_part(self, k: int, parts: Iterable[Part]) -> FilePart:
-        """The partition with the interface of rows in files."""
-        stop = self.starts[k] + self.counted[k].rows
-        given: Any = _AsFiles(self.n, lambda: self.parts(k, parts))
-        return FilePart(given, self.columns, self.starts[k], stop, self.every, BLOCK)
 
+@dataclass(frozen=True, eq=False)
+class ScanRows:
+    """Task: class labels or the range of a number, the largest weight, and the rows of the sample."""
 
-class _AsFiles:
-    """The part of ``RowFiles`` that a ``FilePart`` uses."""
+    reading: Reading
+    columns: Columns
 
-    def __init__(self, n: int, parts: Callable[[], Iterator[tuple[int, Part]]]) -> None:
-        self._n, self._parts = n, parts
-
-    def __len__(self) -> int:
-        return self._n
-
-    def blocks(self, names: Sequence[str], *_: Any) -> Iterator[tuple[int, Any]]:
-        """Position of the first row and Arrow table of each block."""
-        for first, part in self._parts():
-            yield first, part.public.select(list(names))
+    def __call__(self, k: int, parts: Iterable[Part]) -> Scan:
+        """Those of a partition."""
+        found, reading = Scan(), self.reading
+        for first, part in reading.parts(k, parts):
+            found.add(scan_table(part.public, first, self.columns, reading.n, reading.every))
+            check_few_classes(found.labels, self.columns.target)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
-class CallPart:
-    """Task: a method of the partition, as rows in files have it."""
+class SumWeights:
+    """Task: the sum of the weights on the grid."""
 
     reading: Reading
-    call: str
-    arguments: tuple[Any, ...] = ()
+    name: str
+    weights: Weights
 
-    def __call__(self, k: int, parts: Iterable[Part]) -> Any:
-        """What the method returns."""
-        return getattr(self.reading.file_part(k, parts), self.call)(*self.arguments)
+    def __call__(self, k: int, parts: Iterable[Part]) -> IntArray | int:
+        """That of a partition; 0 without rows."""
+        n, rows = self.reading.n, self.reading.parts(k, parts)
+        return sum(weight_sum_of(part.public, self.name, self.weights, n) for _, part in rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,7 +509,7 @@ class FrameRows(RowSource):
         self.frame, self.columns, self.n, self._progress = frame, columns, len(frame), progress
         self.weights, self.attribute = Weights(), attribute
         starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
-        self._reading = Reading(columns, starts, frame.counted, frame.types(), self.n, stride(self.n))
+        self._reading = Reading(starts, frame.counted, frame.types(), self.n, stride(self.n))
         self._encode: Encode | None = None
         self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
@@ -524,17 +528,20 @@ class FrameRows(RowSource):
             bar.update(self.n)
         return found
 
+    def check_room(self, features: int, scores: int) -> None:
+        """Nothing: the engine says where its blocks are kept."""
+
     def scan(self) -> Scan:
         """The first pass over the rows."""
         found = Scan()
-        for one in self._pass(lambda: self.frame.each(CallPart(self._reading, "scan"))):
+        for one in self._pass(lambda: self.frame.each(ScanRows(self._reading, self.columns))):
             found.add(one)
         return found
 
     def scale_weights(self, largest: float, cap: float) -> Weights:
         """Scale weights so that those of all rows have mean 1; a pass."""
         weights = Weights(largest or 1.0, cap)
-        task = CallPart(self._reading, "weight_sum", (weights,))
+        task = SumWeights(self._reading, str(self.columns.weight), weights)
         total = float(sum(self._pass(lambda: self.frame.each(task)))[0]) * exact_sum_step(2.0 * self.n)
         if not total:
             raise ValueError("expected some sample_weight above zero, got zero everywhere; leave it out.")
