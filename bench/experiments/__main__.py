@@ -25,6 +25,7 @@ from bench.experiments.inside import INSIDE
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
+from bench.experiments.monitor import MONITOR
 from bench.experiments.number_places import DRAWN
 from bench.experiments.number_rules import NUMBER_RULES
 from bench.experiments.page import fill
@@ -53,13 +54,23 @@ RESULTS = ROOT / "results"
 QUICK = ROOT / "out" / "quick"
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress", "numbers")
+    for name in (
+        "evaluation",
+        "moments",
+        "plugin",
+        "audit",
+        "printed-engine",
+        "measure",
+        "stress",
+        "numbers",
+        "monitoring",
+    )
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, INSIDE)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
+BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS, MONITOR)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
