@@ -27,6 +27,7 @@ from bench.experiments.last_step import LAST_STEP
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
+from bench.experiments.monitor import MONITOR
 from bench.experiments.number_places import DRAWN
 from bench.experiments.number_rules import NUMBER_RULES
 from bench.experiments.page import fill
@@ -66,6 +67,7 @@ PAGES = tuple(
         "stress",
         "numbers",
         "proxies",
+        "monitoring",
     )
 )
 
@@ -75,7 +77,10 @@ HOW_AND_WHY = (
     PROXIES_INNER,
 )
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS, PROXIES)
+BEYOND_IT = (
+    *(FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS),
+    *(PROXIES, MONITOR),
+)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}

@@ -554,9 +554,6 @@ class FrameRows(RowSource):
         """Encode features and proxies with these functions, labels by their place among classes or in a range."""
         self._encode, self._classes, self._encode_proxy = encode, classes, encode_proxy
 
-    def check_room(self, features: int, scores: int) -> None:
-        """Nothing: the engine keeps encoded rows where it has room."""
-
     def score(self, predict: Predict, sample_scores: NDArray[np.float64]) -> None:
         """Read, encode and score all rows, which the engine keeps; a pass."""
         self._load(predict, sample_scores)
