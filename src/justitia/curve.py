@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
 from justitia.exceptions import DeprecatedNameWarning
+from justitia.metrics.displays import TradeoffDisplay
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.regressor import LagrangianDualRegressor
@@ -65,6 +67,20 @@ class Tradeoff:
         )
         warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
         return self.standard_error
+
+    def plot(self, ax: Any = None) -> TradeoffDisplay:
+        """Accuracy, or R2, against the noised gap (matplotlib)."""
+        return TradeoffDisplay(self.table, self.standard_error).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        given = [f"{one:g}" for one in self.table["tolerance"] if not pd.isna(one)]
+        return f"Tradeoff({len(self.models)} models, tolerances {', '.join(given) or 'by the noise'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, and what all models cost together."""
+        written = self.table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0, index=False)
+        statement = html.escape(self.certificate.statement)
+        return f"<div><p><strong>{html.escape(repr(self))}</strong></p>{written}<p>{statement}</p></div>"
 
     def choose(self, violation: float, deviations: float = 0.0) -> Model:
         """The model of best accuracy, or R2, whose noised violation is at most ``violation``; the first if none is.

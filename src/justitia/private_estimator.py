@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -137,6 +138,15 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         if found is None:
             raise AttributeError("feature_importances_: this base has no importances of the encoded features.")
         return found
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram for notebooks and, of a fitted model, what was promised and at what price."""
+        with warnings.catch_warnings():
+            # scikit-learn reads parameters off the docstring and warns of sections that numpydoc does not list.
+            warnings.filterwarnings("ignore", message="Unknown section", category=UserWarning)
+            diagram: str = super()._html_repr()
+        certificate = getattr(self, "certificate_", None)
+        return diagram if certificate is None else diagram + certificate._repr_html_()
 
     @features_only
     def explain(self, X: Any) -> pd.DataFrame:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from cases import PLAN, Case, fit, found, signed
+from cases import PLAN, Case, fit, found, price_list, signed
 from pages import page_of
 
 from justitia import DurableLedger, LagrangianDualClassifier, measure
@@ -269,21 +268,6 @@ def test_log_is_complete_only_where_one_ledger_paid_for_everything(two: Case, tm
     page = page_of(build_report(two.model, measurement=measurement, measurement_log=apart, ledger=ledger))
     assert page.says("Measurements recorded in this folder")
     assert page.says("Not every entry was paid by the ledger people")
-
-
-def price_list() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "tolerance": [math.nan, 0.1, 0.03],
-            "accuracy": [0.86, 0.855, 0.84],
-            "auc": [0.9, 0.9, 0.89],
-            "positive_rate": [0.25, 0.24, 0.2],
-            "violation": [0.18, 0.1, 0.03],
-            "violation_stderr": [0.02, 0.02, 0.01],
-            "corrected": [False, True, True],
-            "deployed": [False, False, True],
-        }
-    )
 
 
 def test_price_list_has_a_line_a_mark_and_a_command_for_each_point(two: Case) -> None:

@@ -6,6 +6,7 @@ those of the crossed groups, at no further cost.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import textwrap
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -459,6 +461,32 @@ class Measurement:
             "largest_gaps": {name: one.to_dict() for name, one in self.largest_gaps.items()},
             "unknown_groups": list(self.unknown_groups),
         }
+
+    def plot(self, ax: Any = None, *, rate: str | None = None) -> Any:
+        """Rates of each group with their bounds (matplotlib); a :class:`~justitia.metrics.displays.MeasurementDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        rate : str, optional
+            By default the first one.
+        """
+        displays = import_module("justitia.metrics.displays")  # it imports measure, which imports this module
+        return displays.MeasurementDisplay(self, rate).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        gaps = ", ".join(f"{name} {self._text(name, one)}" for name, one in self.violations.items())
+        return f"Measurement({self.people:,} rows, {len(self.groups)} groups: {gaps} at {self.confidence:.4g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: gaps first, then rates by group, then what it cost."""
+        gaps = [f"{name}: {self._text(name, one)}" for name, one in self.violations.items()]
+        sentences = [*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks]
+        table = self.table.loc[list(self._shown_rates), ["count", "rate", "lower", "upper", "gap", "evidence"]]
+        written = table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0)
+        text = "".join(f"<p>{html.escape(one)}</p>" for one in sentences)
+        head = html.escape(f"Largest gap: {'; '.join(gaps)} at {self.confidence:.4g}")
+        return f"<div><p><strong>{head}</strong></p>{written}{text}</div>"
 
     def to_json(self) -> str:
         """The measurement as JSON text."""

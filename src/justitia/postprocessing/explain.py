@@ -116,7 +116,8 @@ def _by_ranges(name: str, column: pd.Series, shift: Array) -> dict[str, Any] | N
     order = list(dict.fromkeys(label.iloc[np.argsort(column.rank().to_numpy(), kind="stable")]))
     if len(order) < 2:
         return None
-    lines, places = [], label.to_numpy()
+    lines: list[dict[str, Any]] = []
+    places = label.to_numpy()
     for one in order:
         own = shift[places == one]
         lines.append(

@@ -460,14 +460,12 @@ class Limits:
         TypeError, ValueError
             If a limit is no number, or below 0.
         """
-        others = (measured or {}, facts)
+        tested: Mapping[str, Any] = next(iter(((measured or {}).get("verdicts") or {}).values()), {})
+        others = (measured or {}, {"limit": tested.get("threshold")}, facts)
         found: dict[str, Any] = {"limit": limit, "limit_ratio": limit_ratio, "favorable": favorable}
         for name, given in found.items():
             if given is None:
                 found[name] = next((one[name] for one in others if one.get(name) is not None), None)
-        if found["limit"] is None and measured is not None:
-            verdicts = measured.get("verdicts") or {}
-            found["limit"] = next((one["threshold"] for one in verdicts.values()), None)
         for name in ("limit", "limit_ratio"):
             if found[name] is not None:
                 found[name] = check_nonnegative(name, found[name])

@@ -333,7 +333,7 @@ def _epsilon_needed(contents: Contents, noise: float, left: float) -> float | No
 
 def _rounded_up(count: float) -> int:
     """Two figures, rounded up."""
-    unit = 10 ** max(0, math.floor(math.log10(max(count, 1.0))) - 1)
+    unit: int = 10 ** max(0, math.floor(math.log10(max(count, 1.0))) - 1)
     return math.ceil(count / unit) * unit
 
 

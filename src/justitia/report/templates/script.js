@@ -95,15 +95,4 @@
   }
 
   for (const mark of document.querySelectorAll(".mark.price")) mark.addEventListener("focus", () => choose(mark));
-
-  const closed = [];
-  window.addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details[data-prints]:not([open])")) {
-      closed.push(one);
-      one.open = true;
-    }
-  });
-  window.addEventListener("afterprint", () => {
-    for (const one of closed.splice(0)) one.open = false;
-  });
 })();
