@@ -231,7 +231,7 @@ class PostProcessingRun(CorrectionRun):
         max_weight = source.max_weight * self._each * longest
         longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
+            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups, vault.missing
         )
 
     # -- checks -------------------------------------------------------------------------------------------------
@@ -264,13 +264,14 @@ class PostProcessingRun(CorrectionRun):
     def _count(self, answer: Array, total: Array) -> Array:
         """(G,): sizes of the groups by the moments; and how many have not given the attribute, by label."""
         n = self.source.n
-        self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
+        if self.vault.missing != "none":
+            self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
         counted: Array = self._rows.sizes(answer, total, n).sum(1)
         return counted
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = Memberships(self._rows, weights)
+        self._memberships = Memberships(self._rows, weights, self._groups)
         joint = self._joint(self._memberships.by_label(self._sample))
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
