@@ -28,6 +28,7 @@ from justitia.postprocessing.run import CorrectionRun
 from justitia.preprocessing.outliers import clip_weights
 from justitia.preprocessing.tables import PlainNumbers
 from justitia.privacy.frames import features_only
+from justitia.privacy.groups import MISSING
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
@@ -249,6 +250,7 @@ def check_common_parameters(model: BaseEstimator) -> None:
     """Budget, groups and options that every estimator has, as far as they can be checked without data."""
     check_budget(model.epsilon, model.delta)
     named_groups(model.groups, float(model.epsilon))
+    check_choice("missing", model.missing, MISSING)
     if model.preprocess is not None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:

@@ -59,6 +59,11 @@ def memberships(weights: Array, rows: Array) -> Array:
     return q
 
 
+def sums_of_all(answer: Array, total: Array, missing: str) -> Array:
+    """(C, d): noised sums over every category: the groups and, unless ``missing`` is "none", "not given"."""
+    return answer if missing == "none" else np.concatenate([answer, (total - answer.sum(0))[None]])
+
+
 def expected_sums(weights: Array, rows: Array) -> Array:
     """(C, d): sums of rows over each category under the memberships."""
     return (memberships(weights, rows).T @ rows).astype(np.float64)
@@ -174,24 +179,27 @@ def ridges(
 
 @dataclass(frozen=True, eq=False)
 class Memberships:
-    """p(a | x, y) of any block of public rows; "not given" is the last category.
+    """p(a | x, y) of any block of public rows; "not given" is the last category, if attributes may be missing.
 
     Parameters
     ----------
     rows : PublicRows
     weights : ndarray (C, width)
         The W that :func:`fit_memberships` finds.
+    groups : int, optional
+        Number of named groups; by default all categories but the last.
     """
 
     rows: PublicRows
     weights: Array
+    groups: int | None = None
 
     def by_label(self, block: Block) -> Array:
         """(Y, m, G): memberships of the named groups if the label were each of the Y labels."""
         weights = np.concatenate(self.rows.by_label(self.weights))
         logits = aligned_product(block.first, self.rows.label_free(block), weights.T)
         parts = np.split(logits, self.rows.labels, axis=1)
-        return np.stack([softmax(part, axis=1).astype(np.float64)[:, :-1] for part in parts])
+        return np.stack([softmax(part, axis=1).astype(np.float64)[:, : self.groups or -1] for part in parts])
 
 
 @dataclass(frozen=True, eq=False)

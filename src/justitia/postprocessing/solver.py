@@ -239,7 +239,7 @@ class PostProcessingRun(CorrectionRun):
         max_weight = source.max_weight * self._each * longest
         longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
+            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups, vault.missing
         )
 
     # -- checks -------------------------------------------------------------------------------------------------
@@ -272,13 +272,14 @@ class PostProcessingRun(CorrectionRun):
     def _count(self, answer: Array, total: Array) -> Array:
         """(G,): sizes of the groups by the moments; and how many have not given the attribute, by label."""
         n = self.source.n
-        self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
+        if self.vault.missing != "none":
+            self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
         counted: Array = self._rows.sizes(answer, total, n).sum(1)
         return counted
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        known = Memberships(self._rows, weights)
+        known = Memberships(self._rows, weights, self._groups)
         if self._uses_proxies(weights):
             all_rows = self.source.n == len(self.problem)
             self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
