@@ -36,6 +36,7 @@ LEVELS = {
     "estimator": 8,
     "regressor": 8,
     "curve": 9,
+    "monitor": 9,
     "search": 9,
     "audit": 10,
     "custodian": 10,
@@ -60,12 +61,14 @@ MAY_NAME = {
         "metrics/measure.py",
         "metrics/scorer.py",
         "metrics/exact.py",
+        "monitor.py",
         "privacy/groups.py",
         # the command line: one file reads the attribute (cli/files/attribute.py), these hand it on
         "cli/commands/train.py",
         "cli/commands/tradeoff.py",
         "cli/commands/evaluate.py",
         "cli/commands/measure.py",
+        "cli/commands/monitor.py",
         "cli/commands/compare.py",
         "cli/commands/audit.py",
         # the holder's own service measures in a vault that is open already
@@ -325,10 +328,11 @@ def test_metrics_take_no_part_in_training() -> None:
 #: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
 REPORT_IMPORTS = {
     *("estimator", "curve", "metrics.measurement", "networks.multilayer", "notions", "training.history"),
-    *("engines", "privacy.accounting", "privacy.ledger", "exceptions", "_files"),
+    *("engines", "privacy.accounting", "privacy.ledger", "privacy.durable_ledger", "exceptions", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
     *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution
+    "postprocessing.price",  # the price list in one sentence
 }
 
 

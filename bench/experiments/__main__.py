@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from bench.experiments.audit import AUDIT
+from bench.experiments.bases import BASES, SYNTHETIC
 from bench.experiments.census import CENSUS
 from bench.experiments.choose import CHOOSE
 from bench.experiments.clipping_figures import C_D, C_P
@@ -22,14 +23,17 @@ from bench.experiments.folds import dataset
 from bench.experiments.frontier import FRONTIER
 from bench.experiments.holds import HOLDS
 from bench.experiments.inside import INSIDE
+from bench.experiments.last_step import LAST_STEP
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
+from bench.experiments.monitor import MONITOR
 from bench.experiments.number_places import DRAWN
 from bench.experiments.number_rules import NUMBER_RULES
 from bench.experiments.page import fill
 from bench.experiments.pareto import PARETO
 from bench.experiments.price import PRICE
+from bench.experiments.proxies import PROXIES, PROXIES_INNER
 from bench.experiments.reasons import REASONS
 from bench.experiments.records import add_record
 from bench.experiments.repeats import REPEATS
@@ -53,13 +57,30 @@ RESULTS = ROOT / "results"
 QUICK = ROOT / "out" / "quick"
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("evaluation", "moments", "plugin", "audit", "printed-engine", "measure", "stress", "numbers")
+    for name in (
+        "evaluation",
+        "moments",
+        "plugin",
+        "audit",
+        "printed-engine",
+        "measure",
+        "stress",
+        "numbers",
+        "proxies",
+        "monitoring",
+    )
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, INSIDE)
+HOW_AND_WHY = (
+    *(CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, BASES, INSIDE),
+    PROXIES_INNER,
+)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
-BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
+BEYOND_IT = (
+    *(FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS),
+    *(PROXIES, MONITOR),
+)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
 #: Figures that are drawn from another figure's fits.
 ALIASES = {"clipped": "c_p"}
@@ -134,7 +155,7 @@ def reproduce(
 
 def available(cells: Sequence[Cell]) -> list[Cell]:
     """Cells whose dataset can be had; the others are reported once per dataset."""
-    usable = {SIMULATED, *DRAWN}
+    usable = {SIMULATED, SYNTHETIC, *DRAWN}
     for name in dict.fromkeys(cell.dataset for cell in cells if cell.dataset not in usable):
         try:
             dataset(name)

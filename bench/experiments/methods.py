@@ -281,10 +281,15 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
 DATA_SETTINGS = frozenset({"missing", "shuffled"})
 
 
+#: Parameters that are younger than committed results, with the values that change nothing.
+LATER = (("n_jobs", None), ("missing", "allowed"))
+
+
 def recipe(cell: Cell) -> str:
     """The estimator of a cell with all of its parameters, as text that is the same in every process."""
     model = make(cell, ())
-    params = sorted((name, repr(value)) for name, value in model.get_params(deep=False).items())
+    given = [(name, value) for name, value in model.get_params(deep=False).items() if (name, value) not in LATER]
+    params = sorted((name, repr(value)) for name, value in given)
     edition = f", edition {METHODS[cell.method].edition}" if METHODS[cell.method].edition else ""
     return f"{type(model).__name__}({', '.join(f'{name}={value}' for name, value in params)}){edition}"
 

@@ -75,6 +75,12 @@ def memory(process: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def processor_seconds(process: int) -> float:
+    """Processor time that a process has used, in user and system mode."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Watch(threading.Thread):
     """Memory of a process, looked at so many times in equal steps."""
 
@@ -105,6 +111,7 @@ def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
                     if one.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 time.sleep(0.1)
+            used = -processor_seconds(service.pid)
             watch = Watch(service.pid, seconds)
             watch.start()
             times: list[float] = []
@@ -118,6 +125,7 @@ def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
             for thread in threads:
                 thread.join()
             watch.join()
+            used += processor_seconds(service.pid)
         finally:
             service.send_signal(signal.SIGTERM)
     ledger = DurableLedger.open(ledger_file(folder, "people"))
@@ -133,6 +141,7 @@ def load(folder: Path, *, seconds: float, clients: int) -> dict[str, Any]:
         "per_second_in_each_half": (round(2 * half / seconds, 1), round(2 * (len(times) - half) / seconds, 1)),
         "p50_seconds": round(float(np.quantile(times, 0.5)), 3),
         "p99_seconds": round(float(np.quantile(times, 0.99)), 3),
+        "processor_ms_of_the_service_per_answer": round(1e3 * used / max(len(times), 1), 2),
         "memory_mb_at_start_quarter_half_end": [round(watch.megabytes[k]) for k in (0, 15, 30, 60)],
         "memory_mb_largest": round(max(watch.megabytes)),
         "load_average_before_and_after": (round(busy, 1), round(os.getloadavg()[0], 1)),

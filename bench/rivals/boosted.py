@@ -9,17 +9,12 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from justitia.learners.base import FOLDS
-from justitia.learners.lightgbm_base import (
-    COLUMN_SHARE,
-    LEAF_PENALTY,
-    LEAVES_BY_ROWS,
-    MAX_TREES,
-    PATIENCE,
-    lightgbm_model,
-)
+from justitia.learners.lightgbm_base import COLUMN_SHARE, LEAF_PENALTY, LEAVES_BY_ROWS, PATIENCE
 
 Array = NDArray[np.float64]
 Kind = Literal["classes", "number"]
+#: Trees at most and learning rate.
+MAX_TREES, LEARNING_RATE = 300, 0.06
 #: LightGBM's estimator and loss for each kind of target; with two classes it reads the loss as that of two.
 ESTIMATORS = {"classes": ("LGBMClassifier", "multi_logloss"), "number": ("LGBMRegressor", "l2")}
 
@@ -100,3 +95,19 @@ def _estimator(kind: Kind, n: int) -> Any:
     leaves = next(leaves for most, leaves in LEAVES_BY_ROWS if n <= most)
     model = lightgbm_model(ESTIMATORS[kind][0], n_estimators=MAX_TREES, num_leaves=leaves)
     return model.set_params(colsample_bytree=COLUMN_SHARE, reg_lambda=LEAF_PENALTY)
+
+
+def lightgbm_model(kind: str, **size: int) -> Any:
+    """Unfitted estimator of LightGBM, of class ``kind``, that gives the same answer on every machine."""
+    import lightgbm  # noqa: PLC0415
+
+    return getattr(lightgbm, kind)(
+        learning_rate=LEARNING_RATE,
+        min_child_samples=20,
+        verbosity=-1,
+        n_jobs=1,
+        random_state=0,
+        deterministic=True,
+        force_row_wise=True,
+        **size,
+    )

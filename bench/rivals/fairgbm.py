@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.utils.validation import check_is_fitted
 
+from bench.rivals.boosted import lightgbm_model
 from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_int, check_nonnegative
-from justitia.learners.lightgbm_base import LEAVES_BY_ROWS, lightgbm_model
+from justitia.learners.lightgbm_base import LEAVES_BY_ROWS
 from justitia.notions import EqualizedOdds, EqualOpportunity, FairnessNotion, PredictiveEquality, get_notion
 from justitia.preprocessing.tables import public_seed
 from justitia.privacy.interface import VaultRequest

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bench.rivals.boosted import lightgbm_model
 from bench.rivals.posteriors import GroupModel, Learned, PosteriorClassifier
-from justitia.learners.lightgbm_base import lightgbm_model
 from justitia.notions import FairnessNotion
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import ledger_or_new, local_vault

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from justitia.exceptions import BudgetExceeded, BudgetWarning, DeprecatedNameWarning, JustitiaWarning, LedgerError
     from justitia.metrics.measure import measure
     from justitia.metrics.measurement import Measurement
+    from justitia.monitor import Monitor
     from justitia.networks.moments.plan import MomentsPlan as MomentsPlan
     from justitia.networks.pf_ld.plan import PFLDPlan as PFLDPlan
     from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
@@ -42,6 +43,7 @@ __all__ = [
     "LagrangianDualRegressor",
     "LedgerError",
     "Measurement",
+    "Monitor",
     "PostProcessingPlan",
     "PrivacyLedger",
     "RowFiles",
@@ -65,6 +67,7 @@ _HOMES = {
     "LagrangianDualRegressor": "justitia.regressor",
     "LedgerError": "justitia.exceptions",
     "Measurement": "justitia.metrics.measurement",
+    "Monitor": "justitia.monitor",
     "PrivacyLedger": "justitia.privacy.ledger",
     "RowFiles": "justitia.rows.parquet",
     "SearchResult": "justitia.search",

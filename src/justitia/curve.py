@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from justitia._validate import check_nonnegative
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
 from justitia.exceptions import DeprecatedNameWarning
+from justitia.metrics.displays import TradeoffDisplay
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.regressor import LagrangianDualRegressor
@@ -66,6 +68,20 @@ class Tradeoff:
         warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
         return self.standard_error
 
+    def plot(self, ax: Any = None) -> TradeoffDisplay:
+        """Accuracy, or R2, against the noised gap (matplotlib)."""
+        return TradeoffDisplay(self.table, self.standard_error).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        given = [f"{one:g}" for one in self.table["tolerance"] if not pd.isna(one)]
+        return f"Tradeoff({len(self.models)} models, tolerances {', '.join(given) or 'by the noise'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, and what all models cost together."""
+        written = self.table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0, index=False)
+        statement = html.escape(self.certificate.statement)
+        return f"<div><p><strong>{html.escape(repr(self))}</strong></p>{written}<p>{statement}</p></div>"
+
     def choose(self, violation: float, deviations: float = 0.0) -> Model:
         """The model of best accuracy, or R2, whose noised violation is at most ``violation``; the first if none is.
 
@@ -93,6 +109,7 @@ def tradeoff(
     sample_weight: Any = None,
     person: Any = None,
     strata: Any = None,
+    proxy: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> Tradeoff:
     """Train along a grid of tolerances on one budget.
@@ -106,7 +123,7 @@ def tradeoff(
         What to train, with engine "post-processing" or "moments"; it is not changed, and its own tolerance is not used.
     tolerances : sequence of float, None among them if wanted
         The grid; None, which comes first, is the tolerance of a model that was given none.
-    X, y, sensitive_features, sample_weight, person, strata, ledger
+    X, y, sensitive_features, sample_weight, person, strata, proxy, ledger
         As in :meth:`LagrangianDualClassifier.fit`.
 
     Raises
@@ -123,8 +140,8 @@ def tradeoff(
         )
     if isinstance(model, LagrangianDualClassifier):
         check_shares_answers(model)
-    elif strata is not None:
-        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
+    else:
+        check_regression_arguments(strata, proxy)
     if not isinstance(tolerances, Iterable) or isinstance(tolerances, str):
         raise TypeError(f"expected tolerances to be a sequence of numbers, got {tolerances!r}; pass (0.0, 0.05), say.")
     distinct = {None if one is None else check_nonnegative("tolerances", one) for one in tolerances}
@@ -133,12 +150,13 @@ def tradeoff(
         raise ValueError("expected at least one tolerance, got none; pass a sequence such as (0.0, 0.05).")
     first: Model = unfitted(model).set_params(tolerance=grid[0])
     data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight, "person": person}
-    more = {} if strata is None else {"strata": strata}
+    more = {name: value for name, value in (("strata", strata), ("proxy", proxy)) if value is not None}
     with closing(first._open(**data, **more, ledger=ledger)) as session:
         session.warn(stacklevel=3)
         trained = session.train()
         session.check_spent()
         first._keep(session, trained)
+        first._keep_price(session)
         points = {grid[0]: (first, _point(grid[0], session))}
         for branch in _branches(grid):
             here, lam = session, trained.lam
@@ -152,6 +170,13 @@ def tradeoff(
         FITS.note(session.settings.rows, first.certificate_, stacklevel=3)
     # Remarks stay in the certificate: a warning turned into an error would throw away a curve that was paid for.
     return Tradeoff(models, pd.DataFrame(rows), first.certificate_, session.run.violation_stddev())
+
+
+def check_regression_arguments(strata: Any, proxy: Any) -> None:
+    """Refuse what only a classifier has a use for."""
+    for name, given in (("strata", strata), ("proxy", proxy)):
+        if given is not None:
+            raise ValueError(f"expected no {name} with a LagrangianDualRegressor, got some; leave {name} out.")
 
 
 def check_shares_answers(model: LagrangianDualClassifier) -> None:
@@ -175,6 +200,7 @@ def _sibling(first: Model, session: Session, trained: Trained, tolerance: float)
     """A fitted model like the first, with its own weights; plan, ledger and certificate are those of the curve."""
     model: Model = copy.copy(first).set_params(tolerance=tolerance)
     model._keep(session, trained)
+    model._keep_price(session)
     model.plan_ = first.plan_
     model.certificate_ = replace(first.certificate_, remarks=model.certificate_.remarks)
     return model

@@ -25,19 +25,21 @@ from justitia.learners.base import Inputs, base_of
 from justitia.learners.lightgbm_base import default_base
 from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
 from justitia.preprocessing.outliers import input_diagnostics
+from justitia.preprocessing.proxies import ProxyEncoder, check_proxy_names, read_proxy
 from justitia.preprocessing.tables import read_costs, read_target, read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
-from justitia.privacy.joining import FileAttribute
+from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
-from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
-from justitia.rows.file_data import FileData
-from justitia.rows.files import frames, label_codes, stride
-from justitia.rows.parquet import is_files
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
+from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.files import frames, label_codes
+from justitia.rows.frames import is_frame
 from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier
 from justitia.tasks import Task
@@ -106,6 +108,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     at : {"decision", "scores"}
         Where the constraint holds: for decisions at the threshold, or for scores, at many thresholds at once (engine
         "post-processing", two classes).
+    randomize : float
+        Width of a band around the threshold, in units of the probability, in which decisions follow a public coin: a
+        keyed hash of the encoded row, so that the same row always gets the same decision (``docs/plugin.md``). 0 is off
+        (engine "post-processing", two classes).
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -119,6 +125,9 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         seed is not printed, and neither a file nor a pickle of the fitted model holds it.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
+    n_jobs : int, optional
+        Models of the base that are learned at the same time, in threads: None is one, -1 is one per core. The result
+        does not depend on it (engine "post-processing").
 
     Attributes
     ----------
@@ -139,6 +148,11 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : TrainingPlan
         The calibrated plan that was carried out.
+    price_ : DataFrame
+        What the constraint costs (engine "post-processing"): the uncorrected base, then tolerances from loosest to
+        strictest, that of the deployed model among them (``deployed``). Accuracy, AUC and share of positive decisions
+        are public and out of fold; ``violation`` is estimated from memberships and all checks, with its standard error.
+        See ``docs/plugin.md``.
     history_ : DataFrame
         Public or noised numbers, one row per round; without privacy those by group are exact.
     history_columns_ : tuple of Column
@@ -168,7 +182,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     feature_names_in_: NDArray[Any]
 
     # sensitive_features is routed to fit by default; scikit-learn's other methods never see it.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True, "person": True, "strata": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "sensitive_features": True,
+        "person": True,
+        "strata": True,
+        "proxy": True,
+    }
 
     def __init__(
         self,
@@ -188,11 +207,13 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         costs: Any = None,
         quota: Any = None,
         at: str = "decision",
+        randomize: float = 0.0,
         random_state: Any = None,
         preprocess: str | None = "auto",
         missing_marker: Hashable = None,
         noise_seed: int | None = None,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.notion = notion
         self.epsilon = epsilon
@@ -209,11 +230,13 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         self.costs = costs
         self.quota = quota
         self.at = at
+        self.randomize = randomize
         self.random_state = random_state
         self.preprocess = preprocess
         self.missing_marker = missing_marker
         self.noise_seed = noise_seed
         self.progress = progress
+        self.n_jobs = n_jobs
 
     @protects_attribute
     def fit(
@@ -225,6 +248,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         sample_weight: Any = None,
         person: Any = None,
         strata: Any = None,
+        proxy: Any = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: Path | str | None = None,
     ) -> Self:
@@ -232,11 +256,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
         Parameters
         ----------
-        X : array-like or DataFrame (n, p), or files
+        X : array-like or DataFrame (n, p), or files, or a data frame of Spark, Ray or Dask
             Public features, without the sensitive attribute: a column of its name is refused. Only names are compared,
             so a table that lost its names on the way (in a pipeline, say) is yours to check. A Parquet file, a folder
-            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time
-            (``docs/scale.md``); y, sensitive_features, sample_weight and person are then names of columns.
+            of them, a pattern, a dataset of pyarrow or :class:`~justitia.RowFiles` is read a few rows at a time, and a
+            data frame by the workers of its engine (``docs/scale.md``); y, sensitive_features, sample_weight and
+            person are then names of columns.
         y : array-like (n,)
             Class labels, two or more; public.
         sensitive_features : array-like, Series or DataFrame
@@ -250,6 +275,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         strata : array-like (n,) or str, optional
             Public strata of the rows, or the column of X that holds them, for "conditional_demographic_parity". New
             rows are corrected by X alone, so X should tell the stratum.
+        proxy : DataFrame, Series or array-like (n,) or (n, r), optional
+            Public columns that say something about the group, such as probabilities by surname and address
+            (``docs/proxies.md``); of X in files, names of columns. Noised sums compare them with the attribute. They
+            are no features, and not needed at prediction. Engine "post-processing".
         ledger : PrivacyLedger, optional
             A budget shared with other releases about the same people; a :class:`~justitia.DurableLedger` is
             shared with other processes and later days.
@@ -268,7 +297,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, strata=strata, ledger=ledger, folder=folder),
+            lambda folder: self._open(**data, person=person, strata=strata, proxy=proxy, ledger=ledger, folder=folder),
             ledger=ledger,
             checkpoint=checkpoint,
         )
@@ -282,27 +311,31 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         sample_weight: Any = None,
         person: Any = None,
         strata: Any = None,
+        proxy: Any = None,
         ledger: PrivacyLedger | None = None,
         folder: RunFolder | None = None,
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notions, plan = check_parameters(self)
-        check_strata(notions, strata, in_files=is_files(X))
-        attribute: Attribute | FileAttribute | HeldElsewhere
-        if is_files(X):
+        check_strata(notions, strata, in_files=is_stored(X))
+        check_proxy_allowed(proxy, plan)
+        attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
+        if is_stored(X):
             check_files_allowed(notions, plan)
-            data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
+            data = FileData.from_names(X, y, sensitive_features, sample_weight, person, proxy)
             table, problem, attribute, person = self._read_files(data, notions)
+            proxies = data.columns.proxy
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
             attribute, table = Attribute.from_container(sensitive_features), X
-            problem = self._read_table(X, y, sample_weight, strata, notions, plan)
+            problem, proxies = self._read_table(X, y, sample_weight, strata, proxy, notions, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
-            weight = None if is_files(X) else sample_weight
+            weight = None if is_stored(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = self.tolerance if plan.trains_network else tolerances_of(self.tolerance, problem.goal)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
+            settings = replace(settings, features=(*settings.features, *proxies))
             method = self._method(table, problem, plan, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
         except BaseException:
@@ -310,17 +343,26 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             raise
 
     def _read_table(
-        self, X: Any, y: Any, sample_weight: Any, strata: Any, notions: list[FairnessNotion], plan: Plan
-    ) -> Problem:
-        """The public part of rows in memory."""
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        strata: Any,
+        proxy: Any,
+        notions: list[FairnessNotion],
+        plan: Plan,
+    ) -> tuple[Problem, tuple[str, ...]]:
+        """The public part of rows in memory, and names of the proxies."""
         features = self._features(X, reset=True)
         task, self.classes_, target = self._read_target(y, plan)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target, task)
         names, codes = read_strata(strata, X, len(target))
-        problem = self._problem(features, target, weight, notions, task, strata=(names, codes))
-        source = MemoryRows(features, problem.codes, weight, plan.micro_batch)
-        return replace(problem, source=source)
+        proxies, columns = read_proxy(proxy, len(target))
+        check_proxy_names(proxies, getattr(self, "feature_names_in_", ()))
+        problem = self._problem(features, target, weight, notions, task, strata=(names, codes), proxy=columns)
+        source = MemoryRows(features, problem.codes, weight, plan.micro_batch, columns)
+        return replace(problem, source=source), proxies
 
     def _read_target(self, y: Any, plan: Plan) -> tuple[Task, NDArray[Any], NDArray[Any]]:
         """Kind of the target, class labels and codes; networks have two classes."""
@@ -329,6 +371,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             return Task.of_classes(classes.tolist()), classes, codes
         _, classes, codes = read_task_target(y)
         task = Task.of_classes(classes.tolist())
+        if task.kind == "classes" and self.randomize:
+            raise ValueError(
+                f"expected randomize=0 because y has {task.n_classes} classes, got {self.randomize:g}; leave it out."
+            )
         if task.kind == "classes" and self.at != "decision":
             raise ValueError(
                 f"expected at='decision' because y has {task.n_classes} classes, got {self.at!r}; scores of several "
@@ -346,6 +392,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         *,
         source: Any = None,
         strata: tuple[list[str], NDArray[np.int64] | None] = ([], None),
+        proxy: NDArray[np.float32] | None = None,
     ) -> Problem:
         """What is public about the rows, and what decisions are held to."""
         names, codes = strata
@@ -355,16 +402,18 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             matrix = costs if costs is not None else class_costs(self.class_weight, self.classes_, target)
             if self.threshold != 0.5:
                 raise ValueError(f"expected no threshold because y has {task.n_classes} classes, got one; use costs.")
-        made = Problem(features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix)
+        made = Problem(
+            features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix, proxy=proxy
+        )
         if plan_of(self).trains_network:
             return made
         quota = read_quota(self.quota, task)
         goal = Goal.from_notions(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
-        return replace(made, given_goal=goal)
+        return replace(made, given_goal=goal, proxy=proxy)
 
     def _read_files(
         self, data: FileData, notions: list[FairnessNotion]
-    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | FrameAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         source = self._open_files(data)
         try:
@@ -375,16 +424,19 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             self.classes_ = classes_of(scan.labels, data.files.positive)
             task, _, _ = self._read_target(self.classes_, check_parameters(self)[1])
             target = label_codes(table[data.columns.target].to_numpy(), self.classes_.tolist())
+            encoder = ProxyEncoder.fit(table[list(data.columns.proxy)]) if data.columns.proxy else None
+            proxy = None if encoder is None else encoder(table[list(data.columns.proxy)])
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
-            if stride(source.n) == 1:  # the sample has all rows
+            if fits_in_memory(source):
                 source.close()
                 weight = read_weight(given, target, task)
-                problem = self._problem(features, target, weight, notions, task)
+                problem = self._problem(features, target, weight, notions, task, proxy=proxy)
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(target))
-            source.encode_with(self._encode(features.shape[1]), self.classes_.tolist())
-            source.check_room(math.prod(features.shape[1:]), math.prod(task.prediction_shape(1)))
-            problem = self._problem(features, target, weight, notions, task, source=source)
+            source.encode_with(self._encode(features.shape[1]), self.classes_.tolist(), encoder)
+            proxies = 0 if proxy is None else proxy.shape[1]
+            source.check_room(math.prod(features.shape[1:]) + proxies, math.prod(task.prediction_shape(1)))
+            problem = self._problem(features, target, weight, notions, task, source=source, proxy=proxy)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:
             source.close()
@@ -406,8 +458,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             from justitia.networks.method import network_method  # noqa: PLC0415 - needs torch, as this plan does
 
             return network_method(self.module, problem, plan, seed)
-        base = base_of(self.base, problem.task) or default_base(len(problem), problem.task)
-        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed)
+        base = base_of(self.base, problem.task, n_jobs=self.n_jobs)
+        base = base or default_base(len(problem), problem.task, n_jobs=self.n_jobs)
+        coin = Coin.from_seed(float(self.randomize), seed) if self.randomize else None
+        return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed, coin)
 
     def _keep(self, session: Session, trained: Trained) -> None:
         """Keep what a session has released, and nothing else."""
@@ -423,7 +477,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """(n,): score of the second class, positive if it is predicted; of more classes (n, K), the largest decides."""
         check_is_fitted(self, "plan_")
-        if is_files(X):
+        if is_frame(X):
+            more = len(self.classes_) > 2
+            return self._predict_frame(X, "decision_function", self._named("score") if more else ["score"])  # type: ignore[no-any-return]
+        if is_stored(X):
             return np.concatenate([self.decision_function(table) for table in frames(X, self.feature_names_in_)])
         if hasattr(self, "module_"):
             from justitia.networks.classifier import logits  # noqa: PLC0415 - needs torch, which a network has
@@ -452,22 +509,35 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         decided class is raised above the others.
         """
         check_is_fitted(self, "plan_")
+        if is_frame(X):
+            return self._predict_frame(X, "predict_proba", self._named("probability"))  # type: ignore[no-any-return]
         if len(self.classes_) > 2:
             return self._class_probabilities(X)
         margin = self.decision_function(X)
         second = expit(margin) if hasattr(self, "module_") else self.rule_.probability(margin)
         return np.column_stack([1 - second, second])
 
+    def _named(self, what: str) -> list[str]:
+        """Names of a column for each class."""
+        return [f"{what}_{label}" for label in self.classes_.tolist()]
+
     def _class_probabilities(self, X: Any) -> NDArray[np.float64]:
         """(n, K)."""
-        if is_files(X):
+        if is_stored(X):
             return np.concatenate([self._class_probabilities(part) for part in frames(X, self.feature_names_in_)])
         found: NDArray[np.float64] = self.rule_.probability(self._inputs(X))
         return found
 
     @features_only
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,): predicted class labels; the attribute is not an input."""
+        """(n,): predicted class labels; the attribute is not an input.
+
+        Of a data frame of Spark, Ray or Dask, the data frame with a column ``prediction``; ``predict_proba`` and
+        ``decision_function`` add columns likewise.
+        """
+        if is_frame(X):
+            check_is_fitted(self, "plan_")
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
         decisions = decided(self.decision_function(X))
         labels: NDArray[Any] = self.classes_[decisions]
         return labels
@@ -506,6 +576,15 @@ def check_files_allowed(notions: list[FairnessNotion], plan: Plan) -> None:
                 "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
                 f"{type(notion).__name__}; read the rows into memory."
             ) from None
+
+
+def check_proxy_allowed(proxy: Any, plan: Plan) -> None:
+    """Refuse a proxy where an engine has no use for it."""
+    if proxy is not None and not isinstance(plan, PostProcessingPlan):
+        raise ValueError(
+            f"expected engine 'post-processing' with a proxy, got {name_of(plan)!r}; leave engine and module out, or "
+            "the proxy."
+        )
 
 
 def check_strata(notions: list[FairnessNotion], strata: Any, *, in_files: bool) -> None:
@@ -723,6 +802,15 @@ def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
     if not network and model.module is not None:
         raise ValueError(
             "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
+    width = check_nonnegative("randomize", model.randomize)
+    if width > 1:
+        raise ValueError(f"expected randomize to be a width of at most 1, got {width:g}; try 0.02.")
+    shares = model.ratio is not None or model.quota is not None or "predictive_parity" in str(model.notion)
+    if width and (network or shares or model.at != "decision"):
+        raise ValueError(
+            "expected randomize=0 with a network, a ratio, a quota, 'predictive_parity' or at='scores', got "
+            f"{width:g}; leave it out."
         )
     threshold = model.threshold
     if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):

@@ -92,6 +92,18 @@ class Diagnostic(str):
         return Diagnostic, (str(self), self.category)
 
 
+class Notice(Diagnostic):
+    """A sentence about a fit that its certificate holds and no warning carries."""
+
+    def __new__(cls, text: str) -> Notice:
+        """A string that is known by its class."""
+        made: Notice = super().__new__(cls, text, JustitiaWarning)  # type: ignore[assignment]
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Notice, (str(self),)
+
+
 def warn_of(sentence: str, *, stacklevel: int) -> None:
     """Warn with the class of the sentence, or ``JustitiaWarning`` if it has none, as one read from a file."""
     warnings.warn(str(sentence), getattr(sentence, "category", JustitiaWarning), stacklevel=stacklevel + 1)

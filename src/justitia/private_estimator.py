@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import numbers
+import warnings
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,16 +19,21 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_int
-from justitia.exceptions import warn_of
+from justitia.exceptions import Notice, warn_of
 from justitia.learners.base import Inputs
+from justitia.learners.importance import base_importances
 from justitia.persistence import folder as saved_folder
+from justitia.postprocessing.explain import explained
+from justitia.postprocessing.run import CorrectionRun
 from justitia.preprocessing.outliers import clip_weights
 from justitia.preprocessing.tables import PlainNumbers
+from justitia.privacy.frames import features_only
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
 from justitia.rows.file_data import FileData
-from justitia.rows.files import FileRows, Scan
+from justitia.rows.files import FileRows, Scan, Weights, stride
+from justitia.rows.frames import FrameRows, open_frame
 from justitia.tabular import TabularEstimator, unchanged_on_error
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
@@ -40,6 +48,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
 
     epsilon: float
     progress: bool | None
+    feature_names_in_: NDArray[Any]
 
     #: Opens the vault; audits put a function there that records queries.
     _open_vault = staticmethod(open_vault)
@@ -67,8 +76,11 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
+            self._keep_price(session)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
+            if isinstance(sentence, Notice):
+                continue
             warn_of(sentence, stacklevel=4)
         if ledger is None and checkpoint is None:
             FITS.note(session.settings.rows, self.certificate_, stacklevel=4)
@@ -89,15 +101,75 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()
+        self.feature_association_ = self._association(session)
         self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=rates)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(
             trained.history, groups, rates, private=private, scores=scores
         )
 
-    def _open_files(self, data: FileData) -> FileRows:
-        """All rows of files, with a bar for each pass."""
-        return FileRows(data.files, data.columns, lambda total, name: pass_bar(self.progress, total, name))
+    def _association(self, session: Session) -> pd.DataFrame | None:
+        """How far groups differ in each encoded feature, by the noisy sums that were released; None of a network."""
+        found: pd.DataFrame | None = None
+        if isinstance(session.run, CorrectionRun):
+            found = session.run.association(self.encoded_names())
+        return found
+
+    def encoded_names(self) -> list[str]:
+        """Names of the public features after preprocessing."""
+        if hasattr(self, "encoder_"):
+            return [str(name) for name in self.encoder_.get_feature_names_out()]
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """(d,): importance of each encoded feature for the base, adding up to 1; see :meth:`encoded_names`.
+
+        Share of the splits of boosted trees, or of the absolute standardised coefficients of a linear model.
+
+        Raises
+        ------
+        AttributeError
+            If the base has no importances that belong to these features.
+        """
+        check_is_fitted(self, "plan_")
+        found = base_importances(self.rule_.base, len(self.encoded_names())) if hasattr(self, "rule_") else None
+        if found is None:
+            raise AttributeError("feature_importances_: this base has no importances of the encoded features.")
+        return found
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram for notebooks and, of a fitted model, what was promised and at what price."""
+        with warnings.catch_warnings():
+            # scikit-learn reads parameters off the docstring and warns of sections that numpydoc does not list.
+            warnings.filterwarnings("ignore", message="Unknown section", category=UserWarning)
+            diagram: str = super()._html_repr()
+        certificate = getattr(self, "certificate_", None)
+        return diagram if certificate is None else diagram + certificate._repr_html_()
+
+    @features_only
+    def explain(self, X: Any) -> pd.DataFrame:
+        """One line per row: what the base said, what was applied, and the share of it due to the correction.
+
+        Of two classes ``base_score`` is the base's probability, and ``threshold`` is what it had to exceed:
+        ``correction`` is how much of that the correction added for this row. Of a number, ``correction`` is what was
+        added to ``base_prediction``. ``changed`` says whether the correction changed the decision. Columns
+        ``shap_<feature>`` are SHAP values of the base, where it is LightGBM that was trained in this process. The
+        attribute is not an input.
+        """
+        check_is_fitted(self, "rule_")
+        return explained(self.rule_, self._inputs(X), self.encoded_names(), getattr(self, "classes_", None))
+
+    def _keep_price(self, session: Session) -> None:
+        """Keep the price list, of engines that have one."""
+        self.__dict__.pop("price_", None)  # of an earlier fit
+        if (found := session.run.price()) is not None:
+            self.price_ = found
+
+    def _open_files(self, data: FileData) -> FileRows | FrameRows:
+        """All rows of files or of a data frame, with a bar for each pass."""
+        return data.rows(lambda total, name: pass_bar(self.progress, total, name))
 
     def _encode(self, columns: int) -> Any:
         """A picklable function from tables to features as numbers, with this many columns."""
@@ -106,6 +178,20 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
     def _inputs(self, X: Any) -> Inputs:
         features = self._features(X, reset=False)
         return Inputs(X, features.reshape(len(features), -1))
+
+    def _predict_frame(self, X: Any, method: str, names: list[str]) -> Any:
+        """A data frame of Spark, Ray or Dask with the columns that a method computes of its rows."""
+        frame, work = open_frame(X), PredictColumns(self, method, names)
+        taken = [name for name in names if name in frame.names]
+        if taken:
+            raise ValueError(f"expected no column {taken[0]!r} in {frame.shown}, got one; rename or drop it.")
+        lacking = [str(name) for name in self.feature_names_in_ if name not in frame.names]
+        if lacking:
+            raise ValueError(
+                f"expected the column {lacking[0]!r} in {frame.shown}, got none; pass what was trained on."
+            )
+        kind = getattr(self, "classes_", np.empty(0)) if method == "predict" else np.empty(0)
+        return frame.with_columns(work, list(map(str, self.feature_names_in_)), dict.fromkeys(names, kind[:0]))
 
     def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
@@ -125,11 +211,37 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         return tags
 
 
-def file_weights(source: FileRows, scan: Scan, given: NDArray[np.float64] | None, rows: int) -> NDArray[np.float32]:
+@dataclass(frozen=True, eq=False)
+class PredictColumns:
+    """What a method of a fitted model computes of a table of features, as named columns; picklable."""
+
+    model: Any
+    method: str
+    names: list[str]
+
+    def __call__(self, table: pd.DataFrame) -> dict[str, NDArray[Any]]:
+        """One array for each name."""
+        found = getattr(self.model, self.method)(table)
+        columns = found.T if found.ndim == 2 else [found]
+        return dict(zip(self.names, columns, strict=True))
+
+
+def fits_in_memory(source: FileRows | FrameRows) -> bool:
+    """Whether the sample has all rows, and rows and attribute may be read into this process."""
+    return stride(source.n) == 1 and isinstance(source, FileRows)
+
+
+def file_weights(
+    source: FileRows | FrameRows, scan: Scan, given: NDArray[np.float64] | None, rows: int
+) -> NDArray[np.float32]:
     """(n,): weights of the sample, scaled so that those of all rows have mean 1; a pass where there are any."""
     if given is None:
         return np.ones(rows, dtype=np.float32)
     cap = float(clip_weights(given / scan.largest_weight).max()) if given.any() else 1.0
+    if rows == source.n and given.any():  # their mean as rows in memory have it, to the last bit
+        mean = float(np.minimum(given / scan.largest_weight, cap).mean())
+        source.weights = Weights(scan.largest_weight, cap, mean)
+        return source.weights.scaled(given)
     return source.scale_weights(scan.largest_weight, cap).scaled(given)
 
 
@@ -143,3 +255,6 @@ def check_common_parameters(model: BaseEstimator) -> None:
         check_int("noise_seed", model.noise_seed, at_least=0)
     if not (model.progress is None or isinstance(model.progress, bool)):
         raise TypeError(f"expected progress to be True, False or None, got {type(model.progress).__name__!r}.")
+    jobs = model.n_jobs
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, numbers.Integral) or jobs == 0):
+        raise ValueError(f"expected n_jobs to be None, a number of threads or -1 for one per core, got {jobs!r}.")

@@ -27,13 +27,13 @@ from justitia.preprocessing.outliers import input_diagnostics
 from justitia.preprocessing.tables import read_task_target, read_weight
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import features_only, protects_attribute
-from justitia.privacy.joining import FileAttribute
+from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
-from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights
-from justitia.rows.file_data import FileData
-from justitia.rows.files import PublicRange, frames, stride
-from justitia.rows.parquet import is_files
+from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
+from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.files import PublicRange, frames
+from justitia.rows.frames import is_frame
 from justitia.rows.source import MemoryRows
 from justitia.tasks import NUMBER
 from justitia.training.checkpoint import RunFolder
@@ -86,6 +86,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised.
     progress : bool, optional
         Show a progress bar; by default only in a terminal.
+    n_jobs : int, optional
+        Models of the base that are learned at the same time, in threads: None is one, -1 is one per core. The result
+        does not depend on it.
 
     Attributes
     ----------
@@ -103,6 +106,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         The public list of groups as labels; of crossed columns, tuples of labels.
     plan_ : PostProcessingPlan
         The calibrated plan that was carried out.
+    price_ : DataFrame
+        What the constraint costs: R2, root mean squared error and estimated violation of the uncorrected base and along
+        a grid of tolerances, that of the deployed model among them (``deployed``).
     history_ : DataFrame
         Public or noised numbers, one row per round: mean squared error and R2 out of fold, gaps and multipliers.
     history_columns_ : tuple of Column
@@ -151,6 +157,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         missing_marker: Hashable = None,
         noise_seed: int | None = None,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.notion = notion
         self.epsilon = epsilon
@@ -165,6 +172,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         self.missing_marker = missing_marker
         self.noise_seed = noise_seed
         self.progress = progress
+        self.n_jobs = n_jobs
 
     @protects_attribute
     def fit(
@@ -216,8 +224,8 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
         notion, plan = check_parameters(self)
-        attribute: Attribute | FileAttribute | HeldElsewhere
-        if is_files(X):
+        attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
+        if is_stored(X):
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person)
             table, problem, attribute, person = self._read_files(data, notion)
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
@@ -226,11 +234,12 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             problem = self._read_table(X, y, sample_weight, notion, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
-            weight = None if is_files(X) else sample_weight
+            weight = None if is_stored(X) else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = None if self.tolerance is None else float(self.tolerance)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
-            base = base_of(self.base, NUMBER) or default_base(len(problem), NUMBER)
+            base = base_of(self.base, NUMBER, n_jobs=self.n_jobs)
+            base = base or default_base(len(problem), NUMBER, n_jobs=self.n_jobs)
             inputs = Inputs(table, problem.X.reshape(len(problem), -1))
             method = NumberMethod(base, inputs, problem, notion, self.bounds_, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)
@@ -253,7 +262,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
 
     def _read_files(
         self, data: FileData, notion: Any
-    ) -> tuple[pd.DataFrame, Problem, FileAttribute | HeldElsewhere, Persons | None]:
+    ) -> tuple[pd.DataFrame, Problem, FileAttribute | FrameAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         data = replace(data, columns=replace(data.columns, number=True))
         source = self._open_files(data)
@@ -266,7 +275,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             scaling = PublicRange(*self.bounds_)
             scaled = scaling.scaled(np.asarray(table[data.columns.target], dtype=np.float64))
             given = None if data.columns.weight is None else np.asarray(table[data.columns.weight], dtype=np.float64)
-            if stride(source.n) == 1:  # the sample has all rows
+            if fits_in_memory(source):
                 source.close()
                 problem = Problem(features, scaled, read_weight(given, scaled, NUMBER), notion, task=NUMBER)
                 return frame, problem, data.attribute(), data.persons()
@@ -288,7 +297,9 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """(n,): predicted numbers within ``bounds_``; the attribute is not an input."""
         check_is_fitted(self, "plan_")
-        if is_files(X):
+        if is_frame(X):
+            return self._predict_frame(X, "predict", ["prediction"])  # type: ignore[no-any-return]
+        if is_stored(X):
             return np.concatenate([self.predict(table) for table in frames(X, self.feature_names_in_)])
         return self.rule_.predict(self._inputs(X))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from justitia._validate import check_nonnegative, check_positive
-from justitia.curve import Model, quality_and_violation, tradeoff
+from justitia.curve import Model, check_regression_arguments, quality_and_violation, tradeoff
 from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
 from justitia.estimator import check_parameters as check_classifier
@@ -82,6 +82,7 @@ def private_search(
     sample_weight: Any = None,
     person: Any = None,
     strata: Any = None,
+    proxy: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> SearchResult:
     """Fit the best of several candidates at the total price of ``model.epsilon``.
@@ -104,7 +105,7 @@ def private_search(
         A noised violation beyond ``violation`` lowers the score by ``penalty`` times the excess. The violation is in
         the units of a tolerance: of several notions or classes it is the largest of all rates, of "mean_parity" a
         difference in units of y.
-    X, y, sensitive_features, sample_weight, person, strata, ledger
+    X, y, sensitive_features, sample_weight, person, strata, proxy, ledger
         As in :meth:`LagrangianDualClassifier.fit`; a regressor has no strata.
 
     Raises
@@ -137,13 +138,13 @@ def private_search(
             "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
             f"{type(model).__name__!r}; pass an unfitted one."
         )
-    if strata is not None and isinstance(model, LagrangianDualRegressor):
-        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
+    if isinstance(model, LagrangianDualRegressor):
+        check_regression_arguments(strata, proxy)
     aim = _Aim(check_nonnegative("violation", violation), check_nonnegative("penalty", penalty))
     listed = _check_candidates(model, candidates)
     data = {"X": X, "y": y, "sensitive_features": sensitive_features}
     data |= {"sample_weight": sample_weight, "person": person}
-    data |= {} if strata is None else {"strata": strata}
+    data |= {name: value for name, value in (("strata", strata), ("proxy", proxy)) if value is not None}
     if _is_curve(model, listed):
         return _shared(model, listed, data, aim, ledger)
     if isinstance(sensitive_features, HeldElsewhere):

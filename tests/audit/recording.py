@@ -328,6 +328,7 @@ def fitted_facts(model: Any, people: People) -> dict[str, Any]:
         "weights": _weights(model),
         "scores": model.decision_function(people.X).tolist(),
         "history": model.history_.to_csv(),
+        "price": model.price_.to_csv() if hasattr(model, "price_") else None,
         "multipliers": model.dual_.to_csv(),
         "certificate": model.certificate_.to_json(),
         "plan": repr(model.plan_),

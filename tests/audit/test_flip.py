@@ -227,6 +227,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"threshold": 0.3},
         {"class_weight": "balanced"},
         {"at": "scores", "notion": "equalized_odds"},
+        {"randomize": 0.2, "notion": "equalized_odds"},
     ],
     "moments": [
         {"plan": replace(MOMENTS, checks=0), "tolerance": 0.05},

@@ -21,7 +21,11 @@ def masked(text: str) -> str:
 
 
 EVALUATED = """
-Measured: N rows of test.csv, N groups; accuracy N.
+PASS gap N points (N% bounds N to N), limit N points
+before correction N points
+accuracy N%; epsilon N for this measurement
+
+Measured: N rows of test.csv, N groups.
 Counts and rates are noisy; bounds cover noise and sampling error, at N confidence.
 
 selection_rate (population N)

@@ -108,7 +108,7 @@ def test_two_workers_join_an_attribute_in_a_file_of_its_own_and_go_on_where_one_
     assert done.returncode == 0, done.stderr
     assert (here / "died").exists()
     assert "error" not in done.stderr
-    assert done.stdout.count("Trained: streamed") == 1
+    assert done.stdout.count("TRAINED  streamed") == 1
     assert read(here / "streamed" / "training.json")["rows"] == 600
     debits = [json.loads(line)["purpose"] for line in (here / "run" / "ledger.jsonl").read_text().splitlines()]
     assert debits == ["sizes", "moments", *["decisions"] * 4]

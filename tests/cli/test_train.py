@@ -25,10 +25,10 @@ def test_train_prints_what_was_learned_and_what_it_cost(run: Run) -> None:
     assert result.exit_code == 0
     assert_narrow(result.stdout)
     facts = read(Path("m/training.json"))
-    table, _, made = squeezed(result.stdout).partition("\n\n")
+    made, table, _ = squeezed(result.stdout).split("\n\n")
     assert table.splitlines()[-1] == "work category 2 levels: state, private"
     assert made.splitlines()[:7] == [
-        "Trained: m",
+        "TRAINED m",
         "data 400 rows, 4 features of income.csv",
         "target income; '>50K' is the positive answer",
         "groups Female, Male (given)",

@@ -6,20 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
 from new_base import FrequencyTable
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from justitia.learners import lightgbm_base
 from justitia.learners.base import Base, CrossFitted, Fitted, Inputs, ScoreColumn, ScoreColumns, cross_fit_folds
-from justitia.learners.lightgbm_base import MAX_TREES, LightGBMBase, default_base
+from justitia.learners.lightgbm_base import PATIENCE, BaseSize, LightGBMBase, default_base
 from justitia.tasks import BINARY, NUMBER, Task
 
 Array = NDArray[np.float64]
+#: As where rows are many.
+ONE_MODEL = BaseSize(7, 0.06, 300, one_model=True)
 YES_NO, LEVELS = Task.of_classes(["no", "yes"]), Task.of_classes(["high", "low", "medium"])
 
 
@@ -79,18 +83,21 @@ def fitted(task: Task) -> Fitted:
 BASES: dict[str, Callable[[], Base]] = {
     "cross-fitted": lambda: CrossFitted(LogisticRegression()),
     "default": lambda: default_base(200),
+    "one model": lambda: LightGBMBase(200, size=ONE_MODEL),
     "fitted": lambda: fitted(YES_NO),
     "function": lambda: Fitted(true_probability),
     "column": lambda: ScoreColumn("score0"),
     "a user's": FrequencyTable,
     "cross-fitted, classes": lambda: CrossFitted(LogisticRegression(), LEVELS),
     "default, classes": lambda: default_base(200, LEVELS),
+    "one model, classes": lambda: LightGBMBase(200, LEVELS, size=ONE_MODEL),
     "fitted, classes": lambda: fitted(LEVELS),
     "function, classes": lambda: Fitted(true_probabilities, LEVELS),
     "columns, classes": lambda: ScoreColumns(["score0", "score1", "score2"], LEVELS),
     "a user's, classes": lambda: FrequencyTable(LEVELS),
     "cross-fitted, number": lambda: CrossFitted(LinearRegression(), NUMBER),
     "default, number": lambda: default_base(200, NUMBER),
+    "one model, number": lambda: LightGBMBase(200, NUMBER, size=ONE_MODEL),
     "fitted, number": lambda: fitted(NUMBER),
     "function, number": lambda: Fitted(true_mean, NUMBER),
     "column, number": lambda: ScoreColumn("score0", NUMBER),
@@ -285,23 +292,60 @@ def test_cross_fitted_weights_reach_the_models() -> None:
 
 
 def test_default_base_grows_with_the_number_of_rows_and_is_the_same_everywhere() -> None:
-    sizes = [default_base(n).estimator.get_params() for n in (100, 10_000, 10**6)]
-    assert [one["num_leaves"] for one in sizes] == sorted({one["num_leaves"] for one in sizes})
-    assert all(one["deterministic"] and one["n_jobs"] == 1 for one in sizes)
+    bases = [default_base(n) for n in (100, 10_000, 10**6)]
+    leaves = [one.parameters["num_leaves"] for one in bases]
+    assert leaves == sorted(set(leaves))
+    assert all(one.parameters["deterministic"] and one.parameters["num_threads"] == 1 for one in bases)
 
 
-def test_default_base_has_as_many_trees_as_the_rows_that_each_clone_has_not_seen_ask_for() -> None:
+def test_default_base_has_as_many_trees_as_the_rows_that_each_model_has_not_learned_from_need() -> None:
     some, noise = rows(), np.random.default_rng(0).permutation(rows().y)
-    told, untold = LightGBMBase(len(some.y)), LightGBMBase(len(some.y))
-    found = learned(told, some)
-    untold.learn(some.inputs, noise, np.ones(len(noise)), seed=0, progress=lambda _: None)
-    chosen = [{model.booster_.best_iteration for model in base.models} for base in (told, untold)]
-    assert [len(one) for one in chosen] == [1, 1]  # one number for all clones
-    assert chosen[1].pop() < chosen[0].pop() <= MAX_TREES
+    signal, none = LightGBMBase(len(some.y)), LightGBMBase(len(some.y))
+    found = learned(signal, some)
+    none.learn(some.inputs, noise, np.ones(len(noise)), seed=0, progress=lambda _: None)
+    chosen = [{len(model.trees.trees) for model in base.models} for base in (signal, none)]
+    assert [len(one) for one in chosen] == [1, 1]  # one number for all models
+    assert chosen[1].pop() < chosen[0].pop() <= signal.size.most_trees
     parts = list(cross_fit_folds(some.y, 0))
-    for model, (_, unseen) in zip(told.models, parts, strict=True):
+    for model, (_, unseen) in zip(signal.models, parts, strict=True):
         again = model.predict_proba(some.inputs.take(unseen).numbers)[:, 1]
         assert again == pytest.approx(found[unseen], abs=1e-12)
+
+
+@pytest.mark.parametrize("task", [BINARY, LEVELS, NUMBER], ids=["binary", "classes", "number"])
+def test_default_base_of_many_rows_deploys_one_model_of_all_rows(task: Task, monkeypatch: Any) -> None:
+    some, done = rows(task=task), []
+    few = default_base(200, task)
+    out_of_fold = learned(few, some)
+    monkeypatch.setattr(lightgbm_base, "MOST_ROWS_OF_MEAN", 199)
+    many = default_base(200, task)
+    before = many.describe()
+    assert np.array_equal(
+        many.learn(some.inputs, some.y, np.ones(200), seed=0, progress=done.append), out_of_fold
+    )  # the folds are the same
+    assert (len(few.models), len(many.models), many.deployed) == (5, 1, 1)
+    assert sum(done) == many.fits == 6
+    assert many.describe() == before
+    assert before.endswith(", one model of all rows")
+    trees = len(few.models[0].trees.trees) // few.models[0].trees.sums
+    data = lightgbm.Dataset(some.inputs.numbers, some.y)
+    by_hand = lightgbm.train(many.parameters, data, num_boost_round=trees).predict(some.inputs.numbers)
+    assert many.predict(some.inputs) == pytest.approx(by_hand, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_jobs", [2, -1])
+@pytest.mark.parametrize("task", [BINARY, LEVELS, NUMBER], ids=["binary", "classes", "number"])
+def test_cross_fitted_models_are_the_same_whatever_n_jobs(task: Task, n_jobs: int) -> None:
+    some, new = rows(task=task), rows(30, seed=3, task=task)
+    forest = RandomForestRegressor if task is NUMBER else RandomForestClassifier
+    for make in (
+        lambda jobs: LightGBMBase(200, task, n_jobs=jobs, size=BaseSize(7, 0.06, 40, one_model=False)),
+        lambda jobs: LightGBMBase(200, task, n_jobs=jobs, size=BaseSize(7, 0.06, 40, one_model=True)),
+        lambda jobs: CrossFitted(forest(n_estimators=5), task, n_jobs=jobs),
+    ):
+        one, several = make(None), make(n_jobs)
+        assert np.array_equal(learned(one, some), learned(several, some))
+        assert np.array_equal(one.predict(new.inputs), several.predict(new.inputs))
 
 
 @pytest.mark.parametrize("task", [LEVELS, NUMBER], ids=["classes", "number"])
@@ -322,19 +366,22 @@ def weights(above: Any) -> tuple[Array, Array]:
     return np.ones(len(above)), np.where(above, 9.0, 1.0)
 
 
-@pytest.mark.parametrize("task", [LEVELS, NUMBER], ids=["classes", "number"])
-def test_default_base_of_other_targets_chooses_trees_by_out_of_fold_loss(task: Task) -> None:
+@pytest.mark.parametrize("task", [BINARY, LEVELS, NUMBER], ids=["binary", "classes", "number"])
+def test_default_base_chooses_trees_by_out_of_fold_loss(task: Task) -> None:
     """The same as LightGBM alone: add up the losses of the folds after each iteration that all have, take the least."""
-    some = rows(task=task)
-    base = LightGBMBase(len(some.y), task)
+    some, size = rows(task=task), BaseSize(7, 0.06, 300, one_model=False)
+    base = LightGBMBase(len(some.y), task, size=size)
     found = learned(base, some)
-    parts, losses = list(cross_fit_folds(some.y, 0, task)), np.zeros(MAX_TREES)
+    data = lightgbm.Dataset(some.inputs.numbers, some.y, params=base.parameters).construct()
+    parts, staged, stopped = list(cross_fit_folds(some.y, 0, task)), [], []
     for train, test in parts:
-        model = base.seeded_clone(0).fit(some.inputs.numbers[train], some.y[train])
-        staged = [model.booster_.predict(some.inputs.numbers[test], num_iteration=j + 1) for j in range(MAX_TREES)]
-        losses += [loss(one, some.y[test], task) for one in staged]
-    shared = min(model.booster_.current_iteration() for model in base.models)
-    assert {model.booster_.best_iteration for model in base.models} == {int(np.argmin(losses[:shared])) + 1}
+        alone = lightgbm.train(base.parameters, data.subset(train), num_boost_round=300)
+        stages = [alone.predict(some.inputs.numbers[test], num_iteration=j + 1) for j in range(300)]
+        staged.append([loss(one, some.y[test], task) for one in stages])
+        best = [int(np.argmin(staged[-1][: j + 1])) for j in range(300)]
+        stopped.append(next((j + 1 for j in range(300) if j - best[j] >= PATIENCE), 300))
+    total = np.sum([one[: min(stopped)] for one in staged], axis=0)
+    assert {len(model.trees.trees) // model.trees.sums for model in base.models} == {int(np.argmin(total)) + 1}
     for model, (_, test) in zip(base.models, parts, strict=True):
         again = model.booster_.predict(some.inputs.numbers[test])
         assert again == pytest.approx(found[test], abs=1e-12)
@@ -343,6 +390,8 @@ def test_default_base_of_other_targets_chooses_trees_by_out_of_fold_loss(task: T
 def loss(found: Array, y: Array, task: Task) -> float:
     if task is NUMBER:
         return float(((found - y) ** 2).sum())
+    if task is BINARY:
+        return float(-np.log(np.where(y > 0.5, found, 1 - found)).sum())
     return float(-np.log(found[np.arange(len(y)), y.astype(int)]).sum())
 
 

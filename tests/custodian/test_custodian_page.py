@@ -1,19 +1,31 @@
 """The status page: read only, no script, nothing from elsewhere, and it opens in a browser."""
 
 import base64
+import csv
+import io
+import json
+import math
 import re
 import shutil
+import sqlite3
+import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from service_fixtures import IDS, KEYS, Caller, make_folder, opened
 
-from justitia.custodian.page import page_app, page_text
+from justitia import DurableLedger
+from justitia.custodian.page import Debit, csv_text, folded, page_app, page_text
+from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Client
+from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, best_guess
 
 READER = Client("reader", ("read",), None, "", ("people",))
+WRONG = ((None, "people"), ("trainer", "people"), ("reader", "others"), ("reader", "../people"))
 
 
 def asked_page(folder: Path) -> str:
@@ -26,22 +38,118 @@ def asked_page(folder: Path) -> str:
         return page_text(service, READER)
 
 
-def test_page_shows_debits_receipts_and_refusals_and_runs_nothing(tmp_path: Path) -> None:
+def test_page_shows_answers_receipts_and_refusals_and_runs_nothing(tmp_path: Path) -> None:
     text = asked_page(tmp_path / "holder")
     for part in (
         "<td>trainer</td>",
         '<code title="r1">r1</code>',
-        "&lt;script&gt;alert(1)",
+        "training, 1 answer, &lt;script&gt;alert(1)",
+        ", by trainer",
         "input (422)",
         "key (401)",
         "no valid key",
-        "<dt>receipts</dt><dd>1</dd>",
+        "<dd>1 of 1 debits</dd>",
+        "Chain verified: 1 debits and 1 receipts",
         "(dashed): 1 debits from",
     ):
         assert part in text
     assert "<script" not in text
-    assert not re.findall(r"(?:src|href)=", text)
+    assert re.findall(r"(?:src|href)=.*?>", text) == ['href="answers.csv?population=people">']
     assert "a wrong key" not in text
+
+
+def test_page_states_what_is_used_and_how_well_a_group_can_be_guessed(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "holder", epsilon=5.0)
+    with opened(folder) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        empty = page_text(service, READER)
+        assert ask.sums(cohort, np.ones((len(IDS), 2)), noise_multiplier=1.0).status == 200
+        text = page_text(service, READER)
+        spent = DurableLedger.open(ledger_file(folder, "people")).epsilon()
+    assert ">0% used<" in empty
+    assert "at most 50 times in 100 (50 is chance)" in empty
+    assert f">{math.ceil(100 * spent / 5.0)}% used<" in text
+    # One Gaussian release of noise multiplier 1 is a test between N(0, 1) and N(1, 1): right in Phi(1/2) of cases.
+    assert "at most 69.2 times in 100" in text
+    assert best_guess({GaussianCost(1.0): 1}, 1e-5) == pytest.approx(float(norm.cdf(0.5)), rel=1e-12)
+    assert best_guess({GaussianCost(2.0): 4}, 1e-5) == pytest.approx(float(norm.cdf(0.5)), rel=1e-12)
+    # Randomised response says the right one of two groups with exactly this probability.
+    assert best_guess({RandomizedResponseCost(1.0, 2): 1}, 0.0) == pytest.approx(1 / (1 + math.exp(-1.0)))
+
+
+def test_answers_of_a_fit_are_one_run_and_another_client_or_a_pause_begins_another() -> None:
+    def debit(number: int, minute: int, client: str, purpose: str) -> Debit:
+        time = f"2026-03-01T10:{minute:02d}:00.000+00:00"
+        return Debit(number, time, client, f"r{number}", purpose, GaussianCost(9.0), "")
+
+    given = [
+        debit(0, 0, "a", "sums"),
+        debit(1, 1, "b", "sums"),
+        debit(2, 2, "a", "check 1"),
+        debit(3, 3, "a", "group rates"),
+        debit(4, 20, "b", "sums"),
+    ]
+    runs = [[one.number for one in run] for run in folded(given)]
+    assert runs == [[0, 2], [1], [3], [4]]
+
+
+def test_answers_are_exported_and_no_cell_is_a_formula(tmp_path: Path) -> None:
+    with opened(make_folder(tmp_path / "holder")) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        ask.sums(cohort, np.ones((len(IDS), 2)), purpose='=HYPERLINK("http://evil")')
+        page = Caller(service)
+        page.asgi = page_app(page.app)
+        reply = page("GET", "/answers.csv", client="reader", population="people")
+        others = [page("GET", "/answers.csv", client=one, population=name).status for one, name in WRONG]
+    header, line = list(csv.reader(io.StringIO(reply.body.decode())))
+    assert (reply.status, others) == (200, [401, 403, 404, 404])
+    row = dict(zip(header, line, strict=True))
+    assert (row["client"], row["kind"], row["request"]) == ("trainer", "training", "r1")
+    assert row["purpose"] == '\'=HYPERLINK("http://evil")'
+    assert len(row["receipt"]) == 64
+
+
+def test_answers_that_share_a_commit_are_shown_with_their_own_receipts(tmp_path: Path) -> None:
+    with opened(make_folder(tmp_path / "holder")) as service:
+        ask = Caller(service)
+        cohort = ask.cohort()
+        asked = [lambda k=k: ask.sums(cohort, np.ones((len(IDS), 2)), request=f"r{k}") for k in range(6)]
+        threads = [threading.Thread(target=one) for one in asked]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        lines = list(csv.DictReader(io.StringIO(csv_text(service, "people"))))
+        links = {receipt["request"]: link for receipt, link in service.records.receipts("people")}
+    assert {one["request"]: one["receipt"] for one in lines} == links
+    assert len(links) == 6
+
+
+def test_page_says_when_the_chain_is_broken_and_when_the_attribute_was_to_be_retired(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "holder")
+    with opened(folder) as service:
+        ask = Caller(service)
+        ask.sums(ask.cohort(), np.ones((len(IDS), 2)))
+        with closing(sqlite3.connect(folder / "custodian.sqlite", isolation_level=None)) as connection:
+            connection.execute("UPDATE populations SET source = 'staff.csv', keep_until = '2020-01-31'")
+        text = page_text(service, READER)
+        assert "The attribute was to be kept until 2020-01-31: retire it." in text
+        assert "<dd>staff.csv</dd>" in text
+        with closing(sqlite3.connect(folder / "custodian.sqlite", isolation_level=None)) as connection:
+            connection.execute("DROP TRIGGER receipts_stand")
+            connection.execute("UPDATE receipts SET link = 'x'")
+        assert "Chain broken: receipt 0" in page_text(service, READER)
+
+
+def test_fit_that_a_client_refuses_itself_is_among_the_refusals(tmp_path: Path) -> None:
+    with opened(make_folder(tmp_path / "holder", epsilon=0.1)) as service:
+        ask = Caller(service)
+        for plan in ([[1.0, 1]], [[1000.0, 1]], [[1.0, 2]]):
+            ask("GET", "/v1/populations/people", plan=json.dumps({"costs": plan}))
+        text = page_text(service, READER)
+    assert '<td>plan does not fit into the budget (decided by the client)</td><td class="number">2</td>' in text
 
 
 def basic(key: str) -> dict[str, str]:

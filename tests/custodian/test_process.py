@@ -132,7 +132,7 @@ def test_custodian_killed_at_any_moment_answers_no_debit_twice_and_nothing_witho
     for name in ("answered_twice_with_other_noise", "answers_without_a_debit", "refused_otherwise"):
         assert found[name] == 0, found
     assert found["debits_under_one_name"] == 1
-    assert found["debits_without_answer_or_receipt"] <= KILLS
+    assert found["debits_without_answer_or_receipt"] <= 4 * KILLS  # one of each client
 
 
 def test_records_are_one_file_but_while_a_service_holds_them(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
 
 from justitia import LagrangianDualClassifier, Measurement, MomentsPlan, Tradeoff, measure
 from justitia.datasets import make_synthetic
@@ -67,4 +70,20 @@ def found(model: LagrangianDualClassifier, data: Any, notion: str, **options: An
     settings: dict[str, Any] = {"groups": list(data.groups), "notion": notion, "epsilon": 1.0, "noise_seed": 1}
     return measure(
         data.y, model.predict(data.X), sensitive_features=data.sensitive, **settings | {"threshold": 0.2} | options
+    )
+
+
+def price_list() -> pd.DataFrame:
+    """What a fit leaves as ``price_``."""
+    return pd.DataFrame(
+        {
+            "tolerance": [math.nan, 0.1, 0.03],
+            "accuracy": [0.86, 0.855, 0.84],
+            "auc": [0.9, 0.9, 0.89],
+            "positive_rate": [0.25, 0.24, 0.2],
+            "violation": [0.18, 0.1, 0.03],
+            "violation_stderr": [0.02, 0.02, 0.01],
+            "corrected": [False, True, True],
+            "deployed": [False, False, True],
+        }
     )

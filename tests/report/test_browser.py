@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from cases import FACTS, Case, signed
+from cases import FACTS, Case, price_list, signed
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from justitia.report import build_report
@@ -62,6 +62,9 @@ def files(two: Case, five: Case, open_book: Case, tmp_path_factory: pytest.TempP
         "bare": build_report(two.model),
         "open": build_report(open_book.model),
     }
+    two.model.price_ = price_list()
+    reports["priced"] = build_report(two.model, measurement=signed(two), facts=FACTS, limit=0.05, limit_ratio=0.8)
+    del two.model.price_
     return {name: report.write(folder / f"{name}.html") for name, report in reports.items()}
 
 
@@ -91,7 +94,7 @@ def width(request: pytest.FixtureRequest) -> int:
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", ["full", "five", "bare", "open"])
+@pytest.mark.parametrize("name", ["full", "five", "bare", "open", "priced"])
 def test_page_opens_without_complaint_or_request_and_never_scrolls_sideways(
     browser: Browser, files: dict[str, Path], name: str, width: int
 ) -> None:
@@ -118,7 +121,8 @@ def test_every_chart_is_drawn_and_legible(
     browser: Browser, files: dict[str, Path], name: str, charts: int, width: int
 ) -> None:
     page = visit(browser, files[name], width).page
-    drawings = page.evaluate("""() => [...document.querySelectorAll("svg.drawing")].map(svg => ({
+    drawings = page.evaluate("""() => [...document.querySelectorAll("svg.drawing")].filter(
+        svg => svg.checkVisibility()).map(svg => ({
         width: svg.getBoundingClientRect().width,
         height: svg.getBoundingClientRect().height,
         letters: [...svg.querySelectorAll("text")].map(
@@ -142,7 +146,8 @@ def test_every_chart_is_drawn_and_legible(
 @needs_chromium
 def test_text_of_a_chart_stays_within_it(browser: Browser, files: dict[str, Path], width: int) -> None:
     page = visit(browser, files["five"], width).page
-    outside = page.evaluate("""() => [...document.querySelectorAll("svg.drawing text")].filter(text => {
+    outside = page.evaluate("""() => [...document.querySelectorAll("svg.drawing text")].filter(
+        text => text.checkVisibility()).filter(text => {
         const box = text.getBoundingClientRect(), svg = text.ownerSVGElement.getBoundingClientRect();
         return box.left < svg.left - 4 || box.right > svg.right + 8;
     }).map(text => text.textContent)""")
@@ -217,7 +222,7 @@ def test_certificate_is_copied(browser: Browser, files: dict[str, Path], two: Ca
 
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["full", "five", "bare", "open"])
+@pytest.mark.parametrize("name", ["full", "five", "bare", "open", "priced"])
 def test_axe_finds_nothing(browser: Browser, files: dict[str, Path], name: str, scheme: str, width: int) -> None:
     page = visit(browser, files[name], width, color_scheme=scheme).page
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
@@ -239,14 +244,57 @@ def test_axe_sees_a_fault_that_is_planted(browser: Browser, files: dict[str, Pat
 
 
 @needs_chromium
-def test_print_shows_the_certificate_and_keeps_the_page_light(browser: Browser, files: dict[str, Path]) -> None:
+def test_point_of_the_price_list_that_is_chosen_by_keyboard_fills_the_panel(
+    browser: Browser, files: dict[str, Path], width: int
+) -> None:
+    page = visit(browser, files["priced"], width).page
+    shown = page.locator("#price-panel [data-price]:visible")
+    assert shown.count() == 1
+    assert "tolerance 0.03 (deployed)" in (shown.text_content() or "")
+    page.locator("#price-list .mark").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")
+    page.keyboard.press("End")
+    chosen = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    if "new people" in chosen:  # measured, not on the price list
+        page.keyboard.press("ArrowLeft")
+        chosen = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert shown.count() == 1
+    assert chosen.split(":")[0] in (shown.text_content() or "")
+    assert "deployed" not in (shown.text_content() or "")
+    page.close()
+
+
+@needs_chromium
+def test_landmarks_and_the_verdict_are_named(browser: Browser, files: dict[str, Path]) -> None:
+    page = visit(browser, files["priced"], 1280).page
+    for name in ("header", "main", "nav", "footer"):
+        assert page.locator(f"body > {name}, main > {name}").count() == 1, name
+    assert page.get_by_role("navigation", name="Contents").is_visible()
+    verdict = page.get_by_role("heading", level=2).first
+    assert (verdict.text_content() or "").strip() in {"Met", "Not met", "Inconclusive"}
+    assert verdict.locator("svg[aria-hidden=true]").count() == 1
+    unnamed = page.evaluate("""() => [...document.querySelectorAll("section")].filter(
+        one => !document.getElementById(one.getAttribute("aria-labelledby") || "")).length""")
+    assert unnamed == 0
+    page.close()
+
+
+@needs_chromium
+def test_print_has_no_json_and_keeps_the_page_light(browser: Browser, files: dict[str, Path]) -> None:
     page = visit(browser, files["full"], 1280, color_scheme="dark").page
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     page.emulate_media(media="print")
-    assert page.locator("#json").is_visible()
-    assert page.locator("nav").is_hidden()
+    for hidden in ("#json", "#record", "nav", "#hero-narrow", "#features"):
+        assert page.locator(hidden).is_hidden(), hidden
+    assert page.locator("#hero").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    page.emulate_media(media="screen")
-    assert page.locator("#json").is_hidden()
+    page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["full", "five", "priced"])
+def test_print_has_eight_pages_at_most(browser: Browser, files: dict[str, Path], name: str) -> None:
+    page = visit(browser, files[name], 1280).page
+    assert page.pdf(prefer_css_page_size=True, format="A4").count(b"/Type /Page\n") <= 8
     page.close()

@@ -50,7 +50,8 @@ def test_page_allows_its_own_style_and_script_only(two: Case) -> None:
 def test_every_chart_has_a_name_a_description_and_marks_that_say_their_numbers(two: Case) -> None:
     page = page_of(full(two))
     drawings = [given for tag, given in page.elements if tag == "svg" and given["class"] == "drawing"]
-    assert len(drawings) == 11  # rates, violation, impact, curve, loss, accuracy, AUC, gaps, multipliers twice, budget
+    # By group (for wide and narrow screens), gap, impact, curve, loss, accuracy, AUC, gaps, multipliers twice, budget.
+    assert len(drawings) == 12
     for given in drawings:
         assert given["role"] == "img"
         assert set(str(given["aria-labelledby"]).split()) <= set(page.ids)

@@ -20,8 +20,9 @@ from sklearn.exceptions import NotFittedError
 from justitia import LagrangianDualClassifier, measure
 from justitia.datasets import make_synthetic
 from justitia.report import build_report
-from justitia.report.contents import MOST_ROUNDS, headline
-from justitia.report.formatting import number
+from justitia.report.contents import MOST_ROUNDS
+from justitia.report.formatting import gap_points, number
+from justitia.report.verdict import verdict_of
 
 # --- sections without data, and edges
 
@@ -34,17 +35,17 @@ def test_sections_without_data_say_what_gives_them(two: Case, empty: Mapping[str
         assert page.says(command)
         assert command in card
     assert page.says("on the rows of the last training round")
-    gaps = page.tables["Noised gaps on the training rows, without bounds"][1:]
+    gaps = page.tables["Noised gaps on the training rows, without bounds; in percentage points"][1:]
     names = [one.name for one in two.model.history_columns_ if one.kind == "noisy_gap"]
     last = two.model.history_[names].dropna().iloc[-1]
-    assert [row[1] for row in gaps] == [number(value) for value in last]
+    assert [row[1] for row in gaps] == [gap_points(value) for value in last]
 
 
 def test_group_without_enough_evidence_is_said_not_drawn_as_zero(two: Case) -> None:
     data = make_synthetic(1200, groups=("women", "men"), n_features=3, random_state=1)
     facts = found(two.model, data, "demographic_parity", groups=["women", "men", "nobody"]).to_dict()
     page = page_of(full(two, measurement=facts))
-    table = page.tables["Noised rates with bounds; rates of all rows are exact; 0.25 means 25 in 100"]
+    table = page.tables["Noised rates with bounds; rates of all rows are exact"]
     assert cells(table, "nobody")[1:] == ["not enough evidence"]
     assert page.says("There is not enough evidence on nobody")
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("role") == "img"]
@@ -67,18 +68,17 @@ def test_violation_of_four_groups_of_five_is_never_said_to_be_of_all() -> None:
     log = [{"name": "training", "certificate": case.model.certificate_.to_dict()}, measured.to_dict()]
     report = build_report(case.model, measurement=measured, measurement_log=log)
     page, card, facts = page_of(report), report.markdown(), report.facts()
-    tile = next(sense for name, _, sense in headline(report.contents) if name == "Violation")
-    assert tile == "largest difference between two groups among 4 of 5 groups, one-sided bound"
+    verdict = verdict_of(report.contents)
+    assert verdict.sentence.startswith("The largest difference between two groups among 4 of 5 groups in demographic")
+    assert next(one.value for one in verdict.checks if one.name == "Groups measured") == "4 of 5"
     for text in (" ".join(" ".join(page.text).split()), card):
-        assert "The largest difference between two groups among 4 of 5 groups is at most 0." in text
+        assert verdict.sentence in text
         assert "there is not enough evidence on e." in text
+        assert "too few rows for this noise: e" in text
+        assert "The largest difference between two groups in" not in text
         assert "The largest difference between two groups is at most" not in text
-        assert tile in text
     (table,) = [rows for caption, rows in page.tables.items() if caption.startswith("Largest differences")]
-    assert [row[1] for row in table[1:]] == [
-        "between two groups among 4 of 5 groups",
-        "of a group to all rows among 4 of 5 groups",
-    ]
+    assert [row[0] for row in table[1:]] == ["demographic parity, among 4 of 5 groups"]
     violation = facts["measurement"]["violations"][0]
     assert (violation["groups"], violation["not_compared"]) == (5, ["e"])
     assert facts["looks"][1]["found"].endswith(" among 4 of 5 groups")

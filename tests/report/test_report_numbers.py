@@ -18,38 +18,31 @@ from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, ga
 from justitia.privacy.ledger import Release
 from justitia.report import build_report
 from justitia.report.contents import spending
-from justitia.report.formatting import number, odds_sentence, rounded, rounded_bounds, verdict
+from justitia.report.formatting import gap_points, number, odds_sentence, percent, percent_bounds, verdict
 
 
 def test_rates_on_the_page_and_on_the_card_are_those_of_the_measurement(two: Case) -> None:
     measured, report = two.measurement, full(two)
-    table = page_of(report).tables["Noised rates with bounds; rates of all rows are exact; 0.25 means 25 in 100"]
+    table = page_of(report).tables["Noised rates with bounds; rates of all rows are exact"]
     card = sections(report.markdown())["Rates by group"]
     for group, row in measured.table.loc["selection_rate"].iterrows():
         expected = [
             number(row["count"], 0),
-            rounded(row["rate"], row["lower"], row["upper"]),
-            rounded_bounds(row["lower"], row["upper"]),
-            rounded(row["gap"], row["lower"], row["upper"]),
+            percent(row["rate"]),
+            percent_bounds(row["lower"], row["upper"]),
         ]
         assert cells(table, str(group)) == expected
         assert f"| {group} | {' | '.join(expected)} |" in card
-    assert cells(table, "all rows")[1] == number(measured.overall["selection_rate"])
+    assert cells(table, "all rows")[1] == percent(measured.overall["selection_rate"])
 
 
 def test_violations_on_the_page_are_those_of_the_measurement(two: Case) -> None:
     tables = page_of(full(two)).tables.items()
-    (table,) = [one for caption, one in tables if caption.startswith("Largest differences with two-sided bounds")]
-    violation, gap = two.measurement.violation, two.measurement.largest_gaps["demographic_parity"]
-    assert table[1:] == [
-        [
-            "demographic parity",
-            kind,
-            rounded(one.estimate, one.lower, one.upper),
-            rounded_bounds(one.lower, one.upper),
-        ]
-        for kind, one in (("between two groups", violation), ("of a group to all rows", gap))
-    ]
+    (table,) = [one for caption, one in tables if caption.startswith("Largest differences, in percentage points")]
+    one, test = two.measurement.violation, two.measurement.test(0.2)
+    bounds = [gap_points(bound) for bound in (one.estimate, test.at_least, test.at_most)]
+    assert table[1:] == [["demographic parity", "after", *bounds]]
+    assert page_of(full(two)).says(f"{bounds[0]} ({gap_points(one.lower)} to {gap_points(one.upper)})")
 
 
 def test_curve_multipliers_and_history_on_the_page_are_those_of_the_model(two: Case) -> None:
@@ -144,7 +137,7 @@ def test_best_guess_at_epsilon_one_is_the_one_of_the_page_on_epsilon() -> None:
 def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None:
     page = page_of(full(two, facts=FACTS | {"reviewed_by": ["Ann", "Bo"], "key": None, "noisy_violation": 0.25}))
     assert page.says("Loans of a small bank")
-    assert page.says("0.812 of the decisions are right on the training rows")
+    assert page.says("81.2% of the decisions are right on the training rows")
     assert page.says(str(FACTS["command"]))
     assert page.says("Reviewed by Ann, Bo")
     assert page.says("Violation in training, noised 0.25")
@@ -155,9 +148,8 @@ def test_facts_have_their_places_and_unknown_ones_are_printed(two: Case) -> None
 def test_accuracy_on_evaluation_people_is_told_where_the_file_holds_it(two: Case) -> None:
     facts = two.measurement.to_dict() | {"accuracy": 0.7654, "data": "<new>.csv"}
     page = page_of(full(two, measurement=facts))
-    assert page.says("On 1,200 rows of evaluation data (<new>.csv) it is 0.765")
-    assert page.says("Accuracy 0.765 on 1,200 rows of evaluation data")
-    assert "On 1,200 rows of evaluation data (&lt;new&gt;.csv) it is 0.765" in full(two, measurement=facts).markdown()
+    assert page.says("On 1,200 rows of evaluation data (<new>.csv) it is 76.5%")
+    assert "On 1,200 rows of evaluation data (&lt;new&gt;.csv) it is 76.5%" in full(two, measurement=facts).markdown()
 
 
 def test_verdict_compares_the_violation_with_the_tolerance() -> None:

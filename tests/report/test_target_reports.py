@@ -78,7 +78,21 @@ def either(request: pytest.FixtureRequest) -> Reported:
 def test_page_is_well_formed_and_has_every_section(either: Reported) -> None:
     page = either.page
     assert len(page.ids) == len(set(page.ids))
-    wanted = {"about", "trained", "accuracy", "groups", "gap", "impact", "scores", "log", "privacy", "limits", "sign"}
+    wanted = {
+        "about",
+        "trained",
+        "accuracy",
+        "groups",
+        "gap",
+        "impact",
+        "prices",
+        "correction",
+        "scores",
+        "log",
+        "privacy",
+        "limits",
+        "sign",
+    }
     wanted |= {"features", "tradeoff", "history", "dual", "budget", "certificate", "reproduce", "registry"}
     assert wanted <= set(page.ids)
     assert "nan" not in either.report.html().lower().replace("tenant", "")
@@ -98,9 +112,9 @@ def test_page_of_classes_has_rates_confusion_and_charts_by_class(classes: Report
     confusion = page.tables["Decisions and labels of the evaluation data, public"]
     assert confusion[0] == ["label", "decided clerk_1", "decided craft", "decided exec", "right"]
     assert sum(int(cell.replace(",", "")) for row in confusion[1:] for cell in row[1:-1]) == 900
-    rates = page.tables["Noised rates with bounds; rates of all rows are exact; 0.25 means 25 in 100"]
+    rates = page.tables["Noised rates with bounds; rates of all rows are exact"]
     assert [row[0] for row in rates].count("women") == 3
-    assert {"rates", "violation", "multipliers"} <= set(page.ids)
+    assert {"hero", "violation", "multipliers"} <= set(page.ids)
     card = sections(classes.report.markdown())
     assert "| clerk\\_1 |" in card["Accuracy"]
     assert "decides among 3 classes" in card["Impact on groups"]
@@ -114,14 +128,13 @@ def test_page_of_a_number_has_r2_means_distances_and_their_band(number: Reported
     assert page.says("the Kolmogorov-Smirnov distance")
     distances = page.tables["Noised; the bounds hold for all groups at once at 0.95 confidence"]
     assert [row[0] for row in distances[1:]] == ["women", "men"]
-    assert {"rates", "violation", "gap-curve", "history-violation"} <= set(page.ids)
+    assert {"hero", "violation", "gap-curve", "history-violation"} <= set(page.ids)
     facts = json.loads(number.report.json())
     assert facts["task"] == "number"
     assert facts["training"]["r2"] == pytest.approx(model.history_["r2"].iloc[-1])
     assert facts["measurement"]["distribution"]["by_group"][0]["group"] == "women"
     assert facts["registry"]["deployment"]["product"]["description"].startswith("A regressor that")
-    headline = sections("## top\n" + number.report.markdown())["top"]
-    assert "| R2 | " in headline
+    assert "| R2" in sections(number.report.markdown())["Accuracy"]
 
 
 def test_snippet_fits_such_a_model_again(either: Reported) -> None:
@@ -165,7 +178,6 @@ def test_several_notions_have_a_verdict_and_a_line_each() -> None:
     assert page.says("Accuracy parity: ")
     assert page.says("Demographic parity: ")
     assert page.says("were allowed to differ by 0.3 in demographic parity and 0.9 in accuracy parity")
-    assert found.report.html().count("tolerance 0.9") >= 1
 
 
 def test_ratio_stands_in_the_place_of_the_tolerance() -> None:
@@ -173,7 +185,6 @@ def test_ratio_stands_in_the_place_of_the_tolerance() -> None:
     model.fit(DATA.X, DATA.y, sensitive_features=DATA.sensitive)
     page = Page(build_report(model).html())
     assert page.says("In every rate, the smallest of a group had to be at least 0.8 of the largest.")
-    assert page.says("Ratio 0.8")
 
 
 @pytest.mark.parametrize(

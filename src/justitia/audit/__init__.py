@@ -7,13 +7,14 @@ everything that ``fit`` releases; an attack on the mechanism also sees every noi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from justitia._validate import check_choice, check_fraction, check_int
 from justitia.audit.attacks import Randomness, fit_statistics, mechanism_statistics, most_unusual, one_run
-from justitia.audit.replay import Canary, Model, Recording, most_exposed, record, worst_canary
+from justitia.audit.replay import Canary, Model, Recording, given_columns, most_exposed, record, worst_canary
 from justitia.audit.result import AuditResult
 from justitia.audit.statistics import Evidence, Floats, evidence, one_run_epsilon
 from justitia.engines import AS_PUBLISHED, POST_PROCESSING, engine_of
@@ -36,6 +37,7 @@ def audit(
     *,
     sensitive_features: Any,
     strata: Any = None,
+    proxy: Any = None,
     runs: int = 1000,
     attack: str = "mechanism",
     canary: int | Literal["worst"] = "worst",
@@ -55,8 +57,8 @@ def audit(
     ----------
     model : LagrangianDualClassifier or LagrangianDualRegressor
         Settings to audit; it is neither fitted nor changed. ``groups`` have to be given.
-    X, y, sensitive_features, strata
-        As for ``fit``; a regressor has no strata.
+    X, y, sensitive_features, strata, proxy
+        As for ``fit``; a regressor has no strata and no proxy.
     runs : int
         Runs of each of the two neighbours, at least 8; half of them or more test what was chosen on the others.
     attack : {"mechanism", "trajectory", "weights", "predictions", "one run"}
@@ -94,12 +96,13 @@ def audit(
     ValueError, TypeError
         For settings that cannot be audited, before anything is fitted.
     """
-    _check(model, attack, strata)
+    columns = given_columns(strata=strata, proxy=proxy)
+    _check(model, attack, columns)
     check_int("runs", runs, at_least=8)
     check_int("jobs", jobs, at_least=1)
     check_int("copies", copies, at_least=1)
     alpha = (1 - check_fraction("confidence", confidence, example=0.95)) / check_int("audits", audits, at_least=1)
-    recording = record(model, X, y, sensitive_features, seed=seed, strata=strata)
+    recording = record(model, X, y, sensitive_features, seed=seed, columns=columns)
     target = _target(recording, X, canary)
     random = Randomness(model.noise_seed, seed)
     common: dict[str, Any] = {
@@ -118,7 +121,7 @@ def audit(
         return AuditResult(**common, canary=None, runs=1, binomial=lower, gaussian=None, guesses=guesses, right=right)
     how: dict[str, Any] = {"jobs": jobs, "progress": progress}
     if attack != "mechanism":
-        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, strata=strata, **how)
+        runs_of_both = fit_statistics(recording, target, X, y, runs, random, attack=attack, columns=columns, **how)
     elif common["engine"] == AS_PUBLISHED:
         from justitia.audit.as_published import as_published_statistics  # noqa: PLC0415 - needs torch, as this engine does
 
@@ -148,14 +151,15 @@ def _engine(model: Model) -> str:
     return POST_PROCESSING if isinstance(model, LagrangianDualRegressor) else engine_of(model.engine, model.module)
 
 
-def _check(model: Any, attack: str, strata: Any) -> None:
+def _check(model: Any, attack: str, columns: Mapping[str, Any]) -> None:
     if not isinstance(model, LagrangianDualClassifier | LagrangianDualRegressor):
         raise TypeError(
             "expected a LagrangianDualClassifier or a LagrangianDualRegressor, got "
             f"{type(model).__name__!r}; pass one with your settings."
         )
-    if strata is not None and isinstance(model, LagrangianDualRegressor):
-        raise ValueError("expected no strata with a LagrangianDualRegressor, got some; leave them out.")
+    if columns and isinstance(model, LagrangianDualRegressor):
+        name = next(iter(columns))
+        raise ValueError(f"expected no {name} with a LagrangianDualRegressor, got some; leave {name} out.")
     check_choice("attack", attack, ATTACKS)
     if model.groups is None:
         raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")

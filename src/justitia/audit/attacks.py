@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -27,7 +27,6 @@ from justitia.audit.replay import (
     Recording,
     RecordsQueries,
     Replay,
-    given_strata,
     kind_of,
     labels_from_codes,
     make_replay,
@@ -123,7 +122,7 @@ class FitRuns:
     parameters: dict[str, Any]
     X: Any
     y: Any
-    strata: Any
+    columns: Mapping[str, Any]
     neighbours: tuple[Codes, Codes]
     n_groups: int
     random: Randomness
@@ -139,7 +138,7 @@ class FitRuns:
         labels = labels_from_codes(self.neighbours[run % 2], self.n_groups)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model.fit(self.X, self.y, sensitive_features=labels, **given_strata(self.strata))
+            model.fit(self.X, self.y, sensitive_features=labels, **self.columns)
         if isinstance(model, RecordsQueries):
             return self._ratio(model)
         if self.attack == "predictions":
@@ -188,7 +187,7 @@ def fit_statistics(
     attack: str,
     jobs: int,
     progress: bool | None,
-    strata: Any = None,
+    columns: Mapping[str, Any],
 ) -> tuple[Floats, Floats]:
     """(runs, d): released numbers of whole fits on either neighbour."""
     n_groups, model = len(recording.names) - 1, recording.model
@@ -197,7 +196,7 @@ def fit_statistics(
         parameters=neutral_parameters(model, n_groups, 0),
         X=X,
         y=y,
-        strata=strata,
+        columns=columns,
         neighbours=recording.neighbours(canary),
         n_groups=n_groups,
         random=random,

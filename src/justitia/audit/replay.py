@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -236,8 +236,22 @@ class Recording:
         return one, other
 
 
-def record(model: Model, X: Any, y: Any, sensitive_features: Any, *, seed: int | None, strata: Any = None) -> Recording:
-    """Fit once and record the queries; ``model`` is not changed. A seed makes this fit repeatable."""
+def record(
+    model: Model,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    *,
+    seed: int | None,
+    columns: Mapping[str, Any] | None = None,
+) -> Recording:
+    """Fit once and record the queries; ``model`` is not changed. A seed makes this fit repeatable.
+
+    Parameters
+    ----------
+    columns : mapping, optional
+        Other public columns that ``fit`` takes, by the names of its arguments.
+    """
     open_ledger = PrivacyLedger(epsilon=math.inf, delta=0.0)
     reader = SensitiveVault(
         sensitive_features, groups=model.groups, ledger=open_ledger, missing_marker=model.missing_marker
@@ -248,15 +262,15 @@ def record(model: Model, X: Any, y: Any, sensitive_features: Any, *, seed: int |
     twin = recording_kind(model)(**parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        twin.fit(X, y, sensitive_features=labels_from_codes(codes, reader.n_groups), **given_strata(strata))
+        twin.fit(X, y, sensitive_features=labels_from_codes(codes, reader.n_groups), **(columns or {}))
     queries = tuple(twin.recording_vault_.queries)
     del twin.recording_vault_
     return Recording(twin, queries, codes, (*reader.group_names, "not given"))
 
 
-def given_strata(strata: Any) -> dict[str, Any]:
-    """Public strata as an argument of ``fit``; none where there are none, because a regressor takes none."""
-    return {} if strata is None else {"strata": strata}
+def given_columns(**columns: Any) -> dict[str, Any]:
+    """Public columns as arguments of ``fit``; none where there are none, because a regressor takes none."""
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 def neutral_parameters(model: Model, n_groups: int, seed: int) -> dict[str, Any]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "report": "Write a report about MODEL (HTML), a model card (Markdown) and the facts (JSON).",
     "tradeoff": "Train models on DATA along a grid of tolerances, all for the price of one.",
     "compare": "Measure several saved MODELS, and methods trained now, on the same rows.",
+    "monitor": "Measure one model over time against a limit, and alert.",
     "budget": "Manage a privacy budget in a file: the total for all queries about a dataset.",
     "custodian": "Run a service that holds the attribute, answers noisy sums and keeps the ledger.",
     "audit": "Attack the attribute of one row and compare the result with the certificate.",

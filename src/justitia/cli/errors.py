@@ -22,7 +22,7 @@ import click
 
 from justitia.exceptions import BudgetExceeded, LedgerError
 
-OK, UNEXPECTED, BAD_INPUT, BUDGET, NOT_SHOWN, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, UNEXPECTED, BAD_INPUT, BUDGET, NOT_SHOWN, ALERT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 #: Meaning of each exit code, as `justitia --help` prints it.
 EXIT_CODES = {
@@ -31,6 +31,7 @@ EXIT_CODES = {
     BAD_INPUT: "wrong usage, or input or output that cannot be used",
     BUDGET: "the privacy ledger refused a query; it was not answered",
     NOT_SHOWN: "a claim was not shown (evaluate --below) or was refuted (audit)",
+    ALERT: "monitor: the measurement is an alert",
     INTERRUPTED: "stopped by Ctrl-C or SIGTERM; debits stand, no partial file is left",
 }
 #: Environment variable that prints the traceback of an unexpected error; its text may contain private values.

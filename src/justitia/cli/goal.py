@@ -119,11 +119,12 @@ class GoalOptions:
             "--costs": self.costs is not None,
             "--threshold": settings["threshold"] != 0.5,
             "--bounds": self.bounds is not None,
+            "--randomize": bool(settings.get("randomize")),
         }
         refused = {
             "binary": ("--bounds",),
-            "classes": ("--bounds", "--threshold"),
-            "number": ("--ratio", "--quota", "--stratum", "--costs", "--threshold"),
+            "classes": ("--bounds", "--threshold", "--randomize"),
+            "number": ("--ratio", "--quota", "--stratum", "--costs", "--threshold", "--randomize"),
         }[task.kind]
         for name in refused:
             if given[name]:

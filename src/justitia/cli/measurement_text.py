@@ -1,13 +1,15 @@
-"""Measurements as text of at most 80 columns, and as the CSV table of a bias audit."""
+"""Measurements as text for a terminal, the result first, and as the CSV table of a bias audit."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from collections.abc import Iterable
 from typing import Any
 
-from justitia.cli.output import table_text, truncate, wrap
+from justitia.cli.errors import NOT_SHOWN
+from justitia.cli.output import group_labels, table_text, text_width, truncate, wrap
 from justitia.metrics.bounds import Interval
 from justitia.metrics.distribution import Distribution
 from justitia.metrics.measurement import Measurement
@@ -17,19 +19,21 @@ _HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
 _MEAN_HEAD = ("group", "rows", "mean, bounds", "gap to population, bounds")
 
 
+#: Columns that the numbers of a table of rates take.
+NUMBERS_WIDTH = 57
 #: With more rates than this, those with the largest differences are shown.
 SHOWN_RATES = 12
 
 
 def measurement_text(found: Measurement, accuracy: float | None, name: str, r2: float | None = None) -> str:
-    """Rates by group, violations, verdicts and the certificate of a measurement."""
-    right = "" if accuracy is None else f"; accuracy {accuracy:.3f}"
-    right += "" if r2 is None else f"; R2 {r2:.3f}"
+    """The result, then rates by group, violations, verdicts and the certificate of a measurement."""
     kind = "Counts and rates are noisy; bounds cover noise and sampling error,"
     if math.isinf(found.certificate.epsilon):
         kind = "Counts and rates are EXACT, not private; bounds cover sampling error,"
     lines = [
-        wrap(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups{right}."),
+        *result_lines(found, accuracy, r2),
+        "",
+        wrap(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups."),
         wrap(f"{kind} at {found.confidence:.4g} confidence."),
     ]
     shown = _shown_rates(found)
@@ -54,6 +58,58 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str, r2: 
     if found.scores is not None:
         lines += ["", f"scores, compared with {found.scores.compared_with}", _scores(found.scores)]
     return "\n".join([*lines, "", *(wrap(one) for one in (found.certificate.statement, *found.certificate.remarks))])
+
+
+def result_word(found: Measurement) -> str:
+    """PASS, FAIL or INCONCLUSIVE against the limit, or MEASURED where none was given."""
+    answers = {verdict.answer for verdict in found.verdicts.values()}
+    if not answers:
+        return "MEASURED"
+    return "PASS" if answers == {"below"} else "FAIL" if "above" in answers else "INCONCLUSIVE"
+
+
+def result_lines(found: Measurement, accuracy: float | None, r2: float | None = None) -> list[str]:
+    """The result: a line per notion with gap, bounds and limit, then gaps before the correction, quality and cost."""
+    word = result_word(found)
+    indent = len(word) + 2
+    before = {} if found.before is None else found.before.violations
+    lines = []
+    for name in found.violations:
+        limit = "" if found.threshold is None else f", limit {_in_points(found, name, found.threshold)}"
+        only = f" ({name})" if len(found.violations) > 1 else ""
+        lines.append(f"{_gap(found, name, found.violations[name])}{limit}{only}")
+        if name in before:
+            lines.append(f"before correction {_in_points(found, name, before[name].estimate)}{only}")
+    quality = [] if accuracy is None else [f"accuracy {100 * accuracy:.1f}%"]
+    quality += [] if r2 is None else [f"R2 {r2:.3f}"]
+    epsilon = found.certificate.epsilon
+    paid = "EXACT, not private" if math.isinf(epsilon) else f"epsilon {epsilon:.4g} for this measurement"
+    lines.append("; ".join([*quality, paid]))
+    if word in ("FAIL", "INCONCLUSIVE"):
+        lines.append(f"exit code {NOT_SHOWN}: the gap is not shown to be below the limit")
+    first, *rest = lines or [""]
+    return [
+        wrap(first, first=f"{word}  ", indent=indent),
+        *(wrap(one, first=" " * indent, indent=indent) for one in rest),
+    ]
+
+
+def _gap(found: Measurement, name: str, gap: Interval) -> str:
+    if math.isnan(gap.estimate):
+        return "gap unknown: not enough evidence on the groups"
+    low, high = _in_points(found, name, gap.lower, unit=False), _in_points(found, name, gap.upper, unit=False)
+    bounds = f"{100 * found.confidence:.4g}% bounds {low} to {high}"
+    compared = len(found.groups) - len(found.not_compared(name))
+    among = "" if compared == len(found.groups) else f" among {compared} of {len(found.groups)} groups"
+    return f"gap {_in_points(found, name, gap.estimate)} ({bounds}){among}"
+
+
+def _in_points(found: Measurement, name: str, value: float, *, unit: bool = True) -> str:
+    """A difference of rates in percentage points; of means in their units; a distance of distributions as it is."""
+    if found.ranges is None:
+        return f"{100 * value:.1f}" + (" points" if unit else "")
+    places = found.questions[name]
+    return f"{value:.{_digits(found, found.rate_names[places[0]]) if places else 3}f}"
 
 
 def violation_lines(found: Measurement, what: str) -> list[str]:
@@ -90,8 +146,8 @@ def _distances(distribution: Distribution) -> str:
     names = ("ks_distance", "ks_distance_lower", "ks_distance_upper")
     table = distribution.table
     rows = [
-        (truncate(str(group), 18), Interval(*(line[name] for name in names)).text(3))
-        for group, line in zip(table.index, table.to_dict("records"), strict=True)
+        (group, Interval(*(line[name] for name in names)).text(3))
+        for group, line in zip(_labels(table.index), table.to_dict("records"), strict=True)
     ]
     return table_text(("group", "KS distance, bounds"), rows)
 
@@ -99,17 +155,22 @@ def _distances(distribution: Distribution) -> str:
 def _rates(found: Measurement, metric: str) -> str:
     digits = _digits(found, metric)
     head = _HEAD if found.ranges is None else _MEAN_HEAD
+    records = [row for row in found.table.reset_index().to_dict("records") if row["metric"] == metric]
     rows = [
         (
-            truncate(str(row["group"]), 18),
+            group,
             f"{row['count']:,.0f}",
             Interval(row["rate"], row["lower"], row["upper"]).text(digits),
             _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits),
         )
-        for row in found.table.reset_index().to_dict("records")
-        if row["metric"] == metric
+        for group, row in zip(_labels([row["group"] for row in records]), records, strict=True)
     ]
     return table_text(head, rows)
+
+
+def _labels(groups: Iterable[Any]) -> list[str]:
+    """Groups as a table shows them, in the columns that its numbers leave."""
+    return group_labels([str(one) for one in groups], text_width() - NUMBERS_WIDTH)
 
 
 def impact_lines(found: Measurement) -> list[str]:
@@ -126,10 +187,10 @@ def _scores(scores: Scores) -> str:
     names = ("standardized_mean_difference", "ks_distance", *(("binned_auc",) if scores.labelled else ()))
     rows = [
         (
-            truncate(str(group), 14),
+            group,
             *(_bounded(line, name) for name in names),
         )
-        for group, line in zip(table.index, table.to_dict("records"), strict=True)
+        for group, line in zip(_labels(table.index), table.to_dict("records"), strict=True)
     ]
     head = ("group", "mean difference", "KS distance", *(("binned AUC",) if scores.labelled else ()))
     return "\n".join([table_text(head, rows), wrap(_about_auc(scores), indent=2)])

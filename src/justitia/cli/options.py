@@ -117,6 +117,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to the standard output.")
+verbose = click.option("--verbose", is_flag=True, help="List all columns, however many there are.")
 
 reading = together(
     click.option("--separator", help="Between columns of a CSV; 'tab' for tabs. By default ',' or as in training."),
@@ -179,6 +180,12 @@ columns = together(
     click.option("--categorical", type=names, multiple=True, metavar="A,B", help="Columns whose entries name levels."),
     formats,
 )
+proxy = click.option(
+    "--proxy",
+    multiple=True,
+    metavar="COLUMN",
+    help="Public column that says something about the group; it is no feature, and not needed later. Repeatable.",
+)
 notion = click.option(
     "--notion",
     type=NOTION,
@@ -205,6 +212,28 @@ below = click.option(
     type=click.FloatRange(min=0),
     metavar="FLOAT",
     help="Test whether the violation is below this; exit code 4 if that is not shown.",
+)
+#: What a measured model has to show, which is kept with the model; ``LimitOptions.from_options`` takes these.
+limits = together(
+    click.option(
+        "--limit",
+        type=click.FloatRange(min=0),
+        metavar="FLOAT",
+        help="Policy limit: the gap between two groups that the model has to be shown to stay below.",
+    ),
+    click.option(
+        "--limit-ratio",
+        type=click.FloatRange(min=0, max=1),
+        metavar="FLOAT",
+        help="Policy limit: the smallest impact ratio that has to be shown, such as 0.8.",
+    ),
+    click.option(
+        "--favourable",
+        "--favorable",
+        "favorable",
+        metavar="VALUE",
+        help="The target's value that people want; by default the positive one. Impact ratios are about it.",
+    ),
 )
 delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
 reference = click.option(
@@ -287,14 +316,69 @@ base = together(
     click.option(
         "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
     ),
+    click.option(
+        "--randomize",
+        type=float,
+        default=0.0,
+        show_default=True,
+        metavar="WIDTH",
+        help="Width of a band around the threshold in which decisions follow a public coin; 0 is none.",
+    ),
 )
 #: File and settings of a command that trains.
 training = together(
-    click.argument("data", type=FILE), target, task, attribute, custodian, columns, settings, goal, base, stream
+    click.argument("data", type=FILE), target, task, attribute, custodian, columns, proxy, settings, goal, base, stream
 )
 
 
 # -- From options to objects
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """Policy limits and the favorable decision, as far as they were given."""
+
+    limit: float | None = None
+    limit_ratio: float | None = None
+    favorable: str | None = None
+
+    @classmethod
+    def from_options(cls, values: dict[str, Any]) -> LimitOptions:
+        """Take them out of a command's options."""
+        return cls(values.pop("limit"), values.pop("limit_ratio"), values.pop("favorable"))
+
+    def or_those_of(self, facts: Mapping[str, Any]) -> LimitOptions:
+        """These and, where one was not given, that of the training."""
+        return LimitOptions(**{name: facts.get(name) if one is None else one for name, one in vars(self).items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields of ``training.json`` and of measurements."""
+        return dict(vars(self))
+
+    def check(self, task: Task, *, in_units: bool) -> None:
+        """Refuse limits that say nothing about this kind of target.
+
+        Raises
+        ------
+        Refusal
+            For the first of them.
+        """
+        if self.limit is not None and self.limit > 1 and not in_units:
+            raise Refusal(f"expected a limit of at most 1, got {self.limit:g}; 5% is written 0.05.")
+        if task.kind != "binary" and (self.limit_ratio is not None or self.favorable is not None):
+            raise Refusal(
+                f"expected no --limit-ratio and no --favourable because the target has {task.describe()}, got one; "
+                "leave it out."
+            )
+        known = [str(one).strip() for one in task.classes]
+        if self.favorable is not None and self.favorable.strip() not in known:
+            raise no_such("value of the target", self.favorable, known)
+
+    def favorable_code(self, task: Task) -> int | None:
+        """Code of the favorable value; None where none was named."""
+        if self.favorable is None:
+            return None
+        return [str(one).strip() for one in task.classes].index(self.favorable.strip())
 
 
 @dataclass(frozen=True)

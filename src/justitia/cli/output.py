@@ -1,4 +1,4 @@
-"""Output of commands: text of at most 80 columns or JSON, warnings, and files that appear complete or not at all."""
+"""Output of commands: text as wide as the terminal or JSON, warnings, and files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import sys
 import textwrap
@@ -22,17 +23,33 @@ import justitia._files as files
 from justitia._files import Foreign, check_folder, replace_folder, stage_beside
 from justitia.cli.errors import Refusal, shown_path
 
-WIDTH = 80
+#: Width of text where there is no terminal, and of paragraphs and tables at least and at most.
+WIDTH, NARROWEST, WIDEST = 80, 40, 120
+#: Characters that a part of a group's name keeps at least: two letters at both ends of what is left out.
+SHORTEST_PART = 7
+#: First words of a result, with their colour on a terminal. The word alone says all.
+COLOURS = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow", "MEASURED": "cyan", "TRAINED": "green"}
 #: What a terminal would obey: control characters other than tab and line end, and what changes the direction of text.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+#: Name of a column before the label of a crossed group; "age>=60" has none.
+_COLUMN = re.compile(r"^\w[\w .-]*=")
+
 
 def print_result(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print the result of a command to the standard output, as JSON or as text."""
+    """Print the result of a command to the standard output, as JSON or as text whose first word may have a colour."""
     show_progress("")
     # Escaped as JSON writes it, so that the output is the same JSON.
     safe = _UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], json_text(facts) if as_json else text)
-    click.echo(safe, nl=not as_json)
+    word = safe.partition(" ")[0]
+    if not as_json and word in COLOURS and "NO_COLOR" not in os.environ:
+        safe = click.style(word, fg=COLOURS[word], bold=True) + safe.removeprefix(word)
+    click.echo(safe, nl=not as_json)  # which leaves colours out unless it writes to a terminal
+
+
+def text_width() -> int:
+    """Columns of the terminal, within limits; 80 where the output is no terminal."""
+    return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST), WIDEST)
 
 
 def json_text(value: Any) -> str:
@@ -101,7 +118,7 @@ def wrap(text: str, *, indent: int = 0, first: str = "") -> str:
     """A paragraph wrapped at the width; lines after the first are indented."""
     return textwrap.fill(
         text,
-        WIDTH,
+        text_width(),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
@@ -137,6 +154,35 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int 
 def truncate(text: str, width: int) -> str:
     """At most ``width`` characters of a text."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def group_labels(names: Sequence[str], width: int) -> list[str]:
+    """Names of groups for a table: about ``width`` characters each, and never two that are the same.
+
+    Crossed groups such as "sex=F & age=age<30" become "F, age<30". Where a name is too long, its longest part loses its
+    middle, as little of it as keeps the names apart.
+    """
+    parts = [[_COLUMN.sub("", part) for part in name.split(" & ")] if " & " in name else [name] for name in names]
+    if len({", ".join(one) for one in parts}) < len(names):
+        parts = [[name] for name in names]
+    longest = max((len(", ".join(one)) for one in parts), default=0)
+    for most in range(min(width, longest), longest):
+        labels = [_shortened(one, most) for one in parts]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [", ".join(one) for one in parts]
+
+
+def _shortened(parts: Sequence[str], most: int) -> str:
+    """Parts with commas between them; the longest ones lose their middle until this many characters are left."""
+    kept = list(map(len, parts))
+    while sum(kept) + 2 * (len(kept) - 1) > most and max(kept) > SHORTEST_PART:
+        kept[kept.index(max(kept))] -= 1
+    cut = [
+        part if length == len(part) else f"{part[: (length - 2) // 2]}...{part[len(part) - (length - 3) // 2 :]}"
+        for part, length in zip(parts, kept, strict=True)
+    ]
+    return ", ".join(cut)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from justitia.cli.files.metadata import FACTS, ROWS, Model, training_metadata
 from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.streamed import AT_ONCE, StreamedRows, is_streamed, read_streamed
 from justitia.cli.goal import GoalOptions
-from justitia.cli.options import command_plan, make_base
+from justitia.cli.options import LimitOptions, command_plan, make_base
 from justitia.cli.output import json_text, warn
 from justitia.engines import MOMENTS, POST_PROCESSING, engine_of
 from justitia.estimator import LagrangianDualClassifier, check_parameters
@@ -96,6 +96,7 @@ def make_estimator(rows: LabelledRows | StreamedRows, settings: dict[str, Any], 
         regressor.check_parameters(model)
     else:
         network = {"engine": engine, "module": settings["hidden"], "threshold": settings["threshold"]}
+        network["randomize"] = settings.get("randomize", 0.0)
         model = LagrangianDualClassifier(**shared, **network)
         check_parameters(model)
         if not settings["small_groups"] and isinstance(rows, LabelledRows):
@@ -111,7 +112,11 @@ def fit_arguments(rows: LabelledRows | StreamedRows, goal: GoalOptions) -> dict[
     Refusal
         If the column of the strata is not public, or rows are read a few at a time.
     """
-    data = {"X": rows.X, "y": rows.labels, "sensitive_features": rows.sensitive, "person": rows.person}
+    data: dict[str, Any] = {"X": rows.X, "y": rows.labels, "sensitive_features": rows.sensitive, "person": rows.person}
+    if rows.proxy is not None:
+        if rows.task.kind == "number":
+            raise Refusal("expected no --proxy because the target has numbers, got one; leave it out.")
+        data["proxy"] = rows.proxy
     name = goal.stratum
     if name is None:
         return data
@@ -182,11 +187,14 @@ def save_model(
     *,
     target: str,
     sketch: dict[str, Any] | None,
+    limits: LimitOptions | None = None,
 ) -> dict[str, Any]:
     """Write a model that predicts the target's own values, and its facts.
 
     Parameters
     ----------
+    limits : LimitOptions, optional
+        What it has to show when it is measured.
     sketch : dict or None
         Summary of the public rows, from which later measurements see whether they use the same individuals.
     """
@@ -194,6 +202,7 @@ def save_model(
         model.classes_ = np.array(rows.classes)
     model.save(folder)
     facts = training_metadata(model, rows, target=target)
+    facts |= (limits or LimitOptions()).to_dict()
     facts |= rows.columns.to_dict(rows.readings) if isinstance(rows, LabelledRows) else {}
     (folder / FACTS).write_text(json_text(facts | {ROWS: sketch}), encoding="utf-8")
     return facts

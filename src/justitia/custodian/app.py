@@ -54,6 +54,8 @@ _INVALID_KEYS = 30
 _REQUESTS_PER_CLIENT = 32
 #: Bytes of memory for the requests of one client, unless the settings allow larger bodies.
 _MEMORY = 512 << 20
+#: Bytes of a body up to which a request counts as a small one.
+_SMALL = 1 << 20
 #: Entries of short lists (fields, notions, metrics) that a body may have beside its long ones.
 _SHORT_LISTS = 100
 #: What a handler returns: content of the response, and facts for the audit log.
@@ -89,8 +91,7 @@ class App:
             client, number = None, next(self._numbers)
             facts: dict[str, Any] = {"name": request.path_params.get("name", ""), "number": number}
             try:
-                client = await self.client(request)
-                await self._log_begin(what, client, request, number)
+                client = await run_in_threadpool(self._admit, what, request, number)
                 with self._memory.reservation(client.name) as memory:
                     result, more = await handler(client, request, memory)
                 status, response = 200, _response(result)
@@ -120,19 +121,26 @@ class App:
         RequestError
             If there is no valid key, or if there are too many requests.
         """
+        return await run_in_threadpool(self._owner, request)
+
+    def _owner(self, request: Request) -> Client:
         address = "" if request.client is None else request.client.host
-        client = await run_in_threadpool(self.service.client, _key(request))
+        client = self.service.client(_key(request))
         if client is None:
             raise INVALID_KEY if self._invalid_key_rate.allows(address) else RATE_LIMITED
         if not self._rate.allows(client.name):
             raise RATE_LIMITED
         return client
 
-    async def _log_begin(self, what: str, client: Client, request: Request, number: int) -> None:
-        """So that a crash has an author; the path is logged without the query, which holds the purpose."""
+    def _admit(self, what: str, request: Request, number: int) -> Client:
+        """The owner of the key, after a line in the log, so that a crash has an author.
+
+        The path is logged without the query, which holds the purpose.
+        """
+        client = self._owner(request)
         length = request.headers.get("content-length", "")
-        facts = {"client": client.name, "path": request.url.path, "length": length, "number": number}
-        await run_in_threadpool(lambda: self.service.log.begin(what, **facts))
+        self.service.log.begin(what, client=client.name, path=request.url.path, length=length, number=number)
+        return client
 
     async def _body(self, request: Request, memory: MemoryReservation) -> bytearray:
         settings = self.service.settings
@@ -144,7 +152,9 @@ class App:
         query = schemas.read_query(dict(request.query_params), schemas.FactsRequest)
         plan = None if query.plan is None else schemas.read_json(query.plan.encode(), schemas.PlanCosts)
         name = request.path_params["name"]
-        return await self.answers.run(client.name, lambda: self.service.facts(client, name, plan, query.receipt)), {}
+        found = await self.answers.run(client.name, lambda: self.service.facts(client, name, plan, query.receipt))
+        # A client whose plan does not fit refuses its own fit, and sends nothing else about it.
+        return found, {} if plan is None else {"fits": found.fits}
 
     async def _ledger(self, client: Client, request: Request, _memory: MemoryReservation) -> Result:
         name = request.path_params["name"]
@@ -172,7 +182,8 @@ class App:
         query = schemas.read_query(dict(request.query_params), schemas.SumsRequest)
         body = await self._body(request, memory)
         name = request.path_params["name"]
-        result = await self.answers.run(client.name, lambda: self.service.sums(client, name, query, body))
+        small = query.parts == 1 and len(body) <= _SMALL
+        result = await self.answers.run(client.name, lambda: self.service.sums(client, name, query, body), small=small)
         facts = {"request": query.request, "purpose": query.purpose, "noise_multiplier": query.noise_multiplier}
         return result, facts | {"part": query.part, "parts": query.parts, "answered": isinstance(result, Answer)}
 
@@ -186,7 +197,7 @@ class App:
             query = schemas.read_json(body, schemas.MeasureRequest)
             return query, self.service.measurement(client, name, query)
 
-        query, result = await self.answers.run(client.name, measure)
+        query, result = await self.answers.run(client.name, measure, small=len(body) <= _SMALL)
         return result, {"request": query.request, "purpose": "group rates", "epsilon": query.epsilon, "answered": True}
 
     async def _metrics(self, client: Client, _request: Request, _memory: MemoryReservation) -> Result:

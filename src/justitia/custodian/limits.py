@@ -23,6 +23,8 @@ from justitia.custodian.errors import BODY_TIMEOUT, CLIENT_MEMORY_FULL, MEMORY_F
 _MAX_NAMES = 10_000
 #: Answers that are computed at once; few, because each may need as much memory as its cohort has rows.
 _THREADS = 4
+#: The same, of small requests, which mostly wait for the disk together.
+_THREADS_OF_SMALL = 16
 #: Bytes that a number or a text takes in a Python list, beside its characters and with the pointer to it.
 _NUMBER_BYTES, _TEXT_BYTES = 32, 80
 
@@ -148,15 +150,17 @@ class RateLimiter:
     def __init__(self, per_minute: int, clock: Any = time.monotonic) -> None:
         self._capacity, self._clock = float(per_minute), clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def allows(self, name: str) -> bool:
         """Whether one more request is within the limit; it then counts."""
         now = self._clock()
-        left, before = self._left.pop(name, (self._capacity, now))
-        left = min(self._capacity, left + (now - before) * self._capacity / 60)
-        self._left[name] = (left - 1 if left >= 1 else left, now)
-        while len(self._left) > _MAX_NAMES:
-            self._left.popitem(last=False)
+        with self._lock:
+            left, before = self._left.pop(name, (self._capacity, now))
+            left = min(self._capacity, left + (now - before) * self._capacity / 60)
+            self._left[name] = (left - 1 if left >= 1 else left, now)
+            while len(self._left) > _MAX_NAMES:
+                self._left.popitem(last=False)
         return bool(left >= 1)
 
 
@@ -174,12 +178,22 @@ class AnswerQueue:
 
     def __init__(self, per_client: int) -> None:
         self._per_client = per_client
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="answer")
-        self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._threads = {
+            small: ThreadPoolExecutor(number, thread_name_prefix="answer")
+            for small, number in ((False, _THREADS), (True, _THREADS_OF_SMALL))
+        }
+        self._waiting: dict[str, deque[tuple[bool, Future[Any], Callable[[], Any]]]] = {}
         self._lock = threading.Lock()
 
-    async def run(self, client: str, job: Callable[[], Any]) -> Any:
+    async def run(self, client: str, job: Callable[[], Any], *, small: bool = False) -> Any:
         """The result of ``job``, computed after all earlier jobs of this client.
+
+        Parameters
+        ----------
+        client : str
+        job : callable
+        small : bool
+            Whether the job needs little memory; more of those are computed at once.
 
         Raises
         ------
@@ -193,9 +207,9 @@ class AnswerQueue:
                 raise QUEUE_FULL
             if queue is None:
                 self._waiting[client] = deque()
-                self._threads.submit(self._work, client, future, job)
+                self._threads[small].submit(self._work, client, future, job)
             else:
-                queue.append((future, job))
+                queue.append((small, future, job))
         return await asyncio.wrap_future(future)
 
     def _work(self, client: str, future: Future[Any], job: Callable[[], Any]) -> None:
@@ -207,7 +221,8 @@ class AnswerQueue:
         with self._lock:
             queue = self._waiting[client]
             if queue:
-                self._threads.submit(self._work, client, *queue.popleft())
+                small, *following = queue.popleft()
+                self._threads[small].submit(self._work, client, *following)
             else:
                 del self._waiting[client]
 

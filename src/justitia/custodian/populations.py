@@ -13,9 +13,9 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +88,27 @@ def _registration_lock(root: Path, timeout: float) -> Iterator[None]:
 
 
 def register(
-    root: Path, records: Records, name: str, attribute: Register, *, groups: object, epsilon: float, delta: float
+    root: Path,
+    records: Records,
+    name: str,
+    attribute: Register,
+    *,
+    groups: object,
+    epsilon: float,
+    delta: float,
+    source: str = "",
+    keep_until: str = "",
 ) -> Population:
     """Register a population; its attribute, list of groups and budget never change afterwards.
 
     The name is claimed first, together with the name of the file that will be written, so that whatever a killed
     process leaves behind is found and deleted by the next :func:`register`, :func:`retire` or service. The attribute
     gets its final file name once all of it is on the disk, and the population exists from the last step on.
+
+    Parameters
+    ----------
+    source, keep_until : str
+        For the page and the audit: where the attribute was read, and the date after which to retire it.
 
     Raises
     ------
@@ -108,7 +122,17 @@ def register(
     listed = public_groups(groups, names=attribute.names)
     if not all(isinstance(part, str) for one in listed for part in (one if isinstance(one, tuple) else (one,))):
         raise ValueError("expected groups as text, as the attribute is stored, got others; write them as text.")
-    population = Population(name, attribute.names, tuple(listed), float(epsilon), float(delta), len(attribute), now())
+    population = Population(
+        name,
+        attribute.names,
+        tuple(listed),
+        float(epsilon),
+        float(delta),
+        len(attribute),
+        now(),
+        source=source,
+        keep_until=keep_until,
+    )
     draft = populations_folder(root) / f".{name}.{uuid.uuid4().hex}.draft"
     with _registration_lock(root, _LOCK_TIMEOUT):
         _delete_unfinished(root, records)
@@ -219,7 +243,10 @@ class LoadedPopulation:
         path = ledger_file(root, facts.name)
         self.ledger = DurableLedger(path, dataset=facts.name, epsilon=facts.epsilon, delta=facts.delta)
         self._check_receipts()
-        self._lock = threading.Lock()
+        self.ledger.keep_open()
+        self._lock = threading.Condition()
+        self._answering = 0
+        self._client_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._vault_lock = threading.Lock()
         self._vaults: OrderedDict[str, SensitiveVault] = OrderedDict()
         self._client_ledgers: dict[str, tuple[float, PrivacyLedger]] = {}
@@ -236,13 +263,20 @@ class LoadedPopulation:
             self.ledger.verify(receipts[-1][0]["ledger"])
 
     def forget(self) -> None:
-        """Overwrite and drop the attribute, after the query that is being answered."""
+        """Overwrite and drop the attribute, after the queries that are being answered."""
         with self._lock:
             self._forgotten = True
+            while self._answering:
+                self._lock.wait()
             for vault in self._vaults.values():
                 vault.forget()
             self._vaults.clear()
             self._register.forget()
+        self.close()
+
+    def close(self) -> None:
+        """Close the ledger's file."""
+        self.ledger.close()
 
     # -- cohorts and vaults
 
@@ -320,10 +354,11 @@ class LoadedPopulation:
 
     @contextmanager
     def debiting(self, client: Client, request: str, cost: Cost, purpose: str) -> Iterator[None]:
-        """Hold the population while the vault debits and answers one request.
+        """Hold the population while the vault debits and answers one request; other clients' requests may run beside.
 
-        Both budgets are checked before: the population's and the client's own. Whatever happens inside, the request id
-        is used up unless the ledger's file shows that nothing was debited.
+        Both budgets are checked before: the client's own, which its other requests cannot debit meanwhile, and the
+        population's, which the debit checks again. Whatever happens inside, the request id is used up unless the
+        ledger's file shows that nothing was debited.
 
         Raises
         ------
@@ -331,32 +366,51 @@ class LoadedPopulation:
             If a budget is used up, with the message of the ledger.
         """
         run = _run_name(client.name, request)
+        with self._client_lock(client), self._ledger_errors(), self.ledger.running(run):
+            own = self._begin(client, run, cost, purpose)
+            try:
+                yield
+            except (RequestError, ValueError, BudgetExceeded, LedgerError, OSError, sqlite3.Error):
+                if self._nothing_debited():
+                    self._runs.discard(run)  # the id is free again
+                    own = None
+                raise
+            finally:
+                if own is not None:
+                    own._append(Release(purpose, cost, 0.0))  # what may have been debited counts
+                with self._lock:
+                    self._answering -= 1
+                    self._lock.notify_all()
+
+    def _begin(self, client: Client, run: str, cost: Cost, purpose: str) -> PrivacyLedger | None:
+        """Check that a request may be debited, and use up its id; returns the ledger of the client's own budget."""
         with self._lock:
             if self._forgotten:  # its vault was made before and is empty now
                 raise not_found("population")
             if run in self._runs:
                 raise ANSWER_LOST
             own = self._client_ledger(client)
-            try:
-                for ledger in (self.ledger, own):
-                    if ledger is not None:
-                        ledger.check({cost: 1}, purpose=purpose)
-            except BudgetExceeded as error:
-                raise RequestError(402, "budget", str(error)) from None
-            self.ledger.run = run
+            for ledger in (self.ledger, own):
+                if ledger is not None:
+                    ledger.check({cost: 1}, purpose=purpose)
             self._runs.add(run)  # before anything else can happen
-            try:
-                yield
-            except (RequestError, ValueError, BudgetExceeded, LedgerError, OSError, sqlite3.Error) as error:
-                if self._nothing_debited():
-                    self._runs.discard(run)  # the id is free again
-                    own = None
-                if isinstance(error, BudgetExceeded):
-                    raise RequestError(402, "budget", str(error)) from None
-                raise
-            finally:
-                if own is not None:
-                    own._append(Release(purpose, cost, 0.0))  # what may have been debited counts
+            self._answering += 1
+            return own
+
+    def _client_lock(self, client: Client) -> AbstractContextManager[object]:
+        """Lock that requests of one client with a budget of its own hold one after the other."""
+        if client.epsilon is None:
+            return nullcontext()
+        with self._lock:
+            return self._client_locks[client.name]
+
+    @staticmethod
+    @contextmanager
+    def _ledger_errors() -> Iterator[None]:
+        try:
+            yield
+        except BudgetExceeded as error:
+            raise RequestError(402, "budget", str(error)) from None
 
     def _nothing_debited(self) -> bool:
         """Whether the ledger's file has no debit under the present request; one that cannot be read may have."""
@@ -460,10 +514,12 @@ class Populations:
         return known
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and close the ledgers."""
         self._closed.set()
         if self._watcher is not None:
             self._watcher.join()
+        for one in self._loaded.values():
+            one.close()
 
     def _watch(self) -> None:
         while not self._closed.wait(POLL_SECONDS):

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,19 +26,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from justitia.custodian.settings import private_file
+from justitia.privacy.group_commit import GroupCommit
 
 DATABASE, AUDIT_LOG = "custodian.sqlite", "audit.jsonl"
 ROLES = ("train", "measure", "read")
 #: Version of the tables below, in ``PRAGMA user_version``; files from before there was one have 0.
-SCHEMA = 1
+SCHEMA = 2
+#: Connections of each kind that stay open between operations.
+_KEPT = 8
 #: Characters of a text that the audit log keeps.
 _MAX_TEXT = 200
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, hash TEXT NOT NULL, roles TEXT NOT NULL, epsilon REAL,"
     " created TEXT NOT NULL, populations TEXT NOT NULL DEFAULT '[]')",
+    "CREATE INDEX IF NOT EXISTS clients_hash ON clients (hash)",
     "CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, file TEXT NOT NULL, started TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS populations (name TEXT PRIMARY KEY, columns TEXT NOT NULL, groups TEXT NOT NULL,"
-    " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT)",
+    " epsilon REAL NOT NULL, delta REAL NOT NULL, people INTEGER NOT NULL, registered TEXT NOT NULL, retired TEXT,"
+    " source TEXT NOT NULL DEFAULT '', keep_until TEXT NOT NULL DEFAULT '')",
     "CREATE TABLE IF NOT EXISTS cohorts (id TEXT PRIMARY KEY, population TEXT NOT NULL, people INTEGER NOT NULL,"
     " digests BLOB NOT NULL, person INTEGER NOT NULL, client TEXT NOT NULL, created TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS requests (client TEXT NOT NULL, request TEXT NOT NULL, question TEXT NOT NULL,"
@@ -82,7 +87,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Population:
-    """Public facts about a registered population; its list of groups never changes."""
+    """Public facts about a registered population; its list of groups never changes.
+
+    ``source`` says where the attribute was read, ``keep_until`` is the date after which it should be retired; both may
+    be empty.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -92,6 +101,8 @@ class Population:
     people: int
     registered: str
     retired: str | None = None
+    source: str = ""
+    keep_until: str = ""
 
 
 class CohortRecord(NamedTuple):
@@ -113,6 +124,22 @@ class RequestRecord(NamedTuple):
     receipt: str | None
 
 
+class NewAnswer(NamedTuple):
+    """An answer to store; ``facts`` returns what its receipt says, when it is called.
+
+    ``part`` is the digest and size of the body of a request that came in one part; its request id is bound to ``query``
+    together with the answer.
+    """
+
+    client: str
+    request: str
+    query: str
+    population: str
+    answer: bytes
+    facts: Callable[[], dict[str, Any]]
+    part: tuple[str, int] | None = None
+
+
 def now() -> str:
     """The present time in UTC, as all records write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -124,16 +151,19 @@ def chain_hash(previous: str, receipt: dict[str, Any]) -> str:
 
 
 class Records:
-    """The database; each operation has a connection and a transaction of its own, so that none is ever half done.
+    """The database; each operation has a transaction of its own, so that none is ever half done.
 
     A killed process loses nothing that was written. Clients, populations, and answers with their receipts also survive
-    a power failure, because they are on the disk when their operation returns. Other records may be lost then; a
+    a power failure, because they are on the disk when their operation returns; answers of several threads share a
+    transaction. Other records may be lost then; a
     request that was debited is refused later, because the ledger has its debit.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = private_file(folder / DATABASE)
-        self._kept_open: sqlite3.Connection | None = None
+        self._kept: dict[bool, list[sqlite3.Connection]] | None = None  # by whether their commits are durable
+        self._writing = threading.Lock()  # SQLite waits for a lock in steps of milliseconds
+        self._answers: GroupCommit[NewAnswer, str] = GroupCommit(self._put_answers)
         try:
             self._rows("PRAGMA journal_mode = WAL")
             if self._version() != SCHEMA:
@@ -147,20 +177,41 @@ class Records:
 
     @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        with self._writing, self._connection(durable=durable) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # some builds of SQLite have it off
+    def _connection(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection that is kept open, or a new one; an error closes it, which undoes its transaction."""
+        kept = None if self._kept is None else self._kept[durable]
+        try:
+            connection = kept.pop() if kept else self._connect(durable=durable)
+        except IndexError:  # another thread took the last one
+            connection = self._connect(durable=durable)
+        try:
             yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if kept is None or kept is not (self._kept or {}).get(durable) or len(kept) >= _KEPT:
+            connection.close()
+        else:
+            kept.append(connection)
+
+    def _connect(self, *, durable: bool) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA secure_delete = ON")  # some builds of SQLite have it off
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        with closing(sqlite3.connect(self.path, timeout=60.0)) as connection:
+        with self._connection() as connection:
             return connection.execute(query, values).fetchall()
 
     # -- versions of the tables
@@ -199,6 +250,9 @@ class Records:
                     "SELECT name FROM populations WHERE retired IS NULL ORDER BY name"
                 ).fetchall()
                 connection.execute("UPDATE clients SET populations = ?", (json.dumps([name for (name,) in names]),))
+            for name in ("source", "keep_until"):
+                if "populations" in found and name not in found["populations"]:
+                    connection.execute(f"ALTER TABLE populations ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
             if _columns(connection) != _expected_columns():
                 raise ValueError(
                     f"expected the records of a custodian in {str(self.path)!r}, got tables of no version of justitia; "
@@ -234,14 +288,16 @@ class Records:
             )
 
     def keep_open(self) -> None:
-        """Stay connected until :meth:`close`: closing the last connection checkpoints the log, which takes time."""
-        self._kept_open = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
-        self._kept_open.execute("PRAGMA journal_mode = WAL")  # the first statement connects
+        """Keep connections until :meth:`close`: to open one takes time, and so does the checkpoint of the last one."""
+        self._kept = {durable: [self._connect(durable=durable)] for durable in (False, True)}
+        for (connection,) in self._kept.values():
+            connection.execute("PRAGMA journal_mode = WAL")  # the first statement connects
 
     def close(self) -> None:
-        """Close the connection of :meth:`keep_open`; everything is then in the one file."""
-        if self._kept_open is not None:
-            self._kept_open.close()
+        """Close the connections of :meth:`keep_open`; everything is then in the one file."""
+        kept, self._kept = self._kept, None
+        for connection in [one for connections in (kept or {}).values() for one in connections]:
+            connection.close()
 
     # -- clients
 
@@ -258,11 +314,13 @@ class Records:
 
     def clients(self) -> list[Client]:
         """All clients with a key."""
-        rows = self._rows("SELECT name, roles, epsilon, hash, populations FROM clients ORDER BY name")
-        return [
-            Client(name, tuple(roles.split()), epsilon, key_hash, tuple(json.loads(populations)))
-            for name, roles, epsilon, key_hash, populations in rows
-        ]
+        rows = self._rows(f"SELECT {_CLIENT} FROM clients ORDER BY name")  # noqa: S608 - names of ours
+        return [_client(row) for row in rows]
+
+    def clients_with(self, key_hash: str) -> list[Client]:
+        """The clients whose key has this hash: one or none."""
+        rows = self._rows(f"SELECT {_CLIENT} FROM clients WHERE hash = ?", key_hash)  # noqa: S608 - names of ours
+        return [_client(row) for row in rows]
 
     def allow(self, name: str, populations: Sequence[str]) -> None:
         """Let the key of a known client use these populations too."""
@@ -305,8 +363,9 @@ class Records:
         """Register a population, and end the claim of its name; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
         values = (one.name, *lists, one.epsilon, one.delta, one.people, one.registered, one.retired)
+        values += (one.source, one.keep_until)
         with self._transaction(durable=True) as connection:
-            connection.execute("INSERT INTO populations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(f"INSERT INTO populations VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
             connection.execute("DELETE FROM claims WHERE name = ?", (one.name,))
 
     def retire(self, name: str) -> list[tuple[str, str]]:
@@ -418,7 +477,7 @@ class Records:
                 query = f"DELETE FROM {table} WHERE client = ? AND request = ?"  # noqa: S608 - names of ours
                 connection.execute(query, (client, request))
 
-    def put_answer(self, client: str, request: str, population: str, answer: bytes, facts: dict[str, Any]) -> str:
+    def put_answer(self, new: NewAnswer) -> str:
         """Store an answer and its receipt in one transaction.
 
         Returns
@@ -426,19 +485,36 @@ class Records:
         str
             The receipt as JSON, the next link of the population's chain.
         """
+        return self._answers.submit(new)
+
+    def _put_answers(self, answers: Sequence[NewAnswer]) -> list[str]:
+        """Store several answers, in this order; those of one population extend its chain one after the other."""
+        facts = [new.facts() for new in answers]  # now: the states of a ledger are in the order of the chain
         with self._transaction(durable=True) as connection:
-            last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
-            number, previous = connection.execute(last, (population,)).fetchone() or (-1, "")
-            receipt = facts | {"population": population, "number": number + 1, "request": request}
-            receipt |= {"answer": hashlib.sha256(answer).hexdigest(), "time": now(), "previous": previous}
-            link, text = chain_hash(previous, receipt), json.dumps(receipt, sort_keys=True)
-            connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (population, number + 1, text, link))
-            returned = json.dumps(receipt | {"link": link}, sort_keys=True)
-            update = (  # an answer about a population that was retired meanwhile is returned, and not stored
-                "UPDATE requests SET answer = (SELECT ? FROM populations WHERE name = ? AND retired IS NULL),"
-                " receipt = ? WHERE client = ? AND request = ?"
-            )
-            connection.execute(update, (answer, population, returned, client, request))
+            return [self._put(connection, *pair) for pair in zip(answers, facts, strict=True)]
+
+    @staticmethod
+    def _put(connection: sqlite3.Connection, new: NewAnswer, facts: dict[str, Any]) -> str:
+        last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
+        number, previous = connection.execute(last, (new.population,)).fetchone() or (-1, "")
+        receipt = facts | {"population": new.population, "number": number + 1, "request": new.request}
+        receipt |= {"answer": hashlib.sha256(new.answer).hexdigest(), "time": now(), "previous": previous}
+        link, text = chain_hash(previous, receipt), json.dumps(receipt, sort_keys=True)
+        connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (new.population, number + 1, text, link))
+        returned = json.dumps(receipt | {"link": link}, sort_keys=True)
+        own = new.client, new.request
+        # An answer about a population that was retired meanwhile is returned, and not stored; nor is its query.
+        live = "SELECT 1 FROM populations WHERE name = ? AND retired IS NULL"
+        stored = connection.execute(live, (new.population,)).fetchone() is not None
+        answer, query = (new.answer, new.query) if stored else (None, "")
+        if new.part is None:
+            update = "UPDATE requests SET answer = ?, receipt = ? WHERE client = ? AND request = ?"
+            connection.execute(update, (answer, returned, *own))
+        else:
+            insert = "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, 1, ?, ?, ?, ?)"
+            connection.execute(insert, (*own, query, new.population, now(), answer, returned))
+            if stored:
+                connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, 0, ?, ?)", (*own, *new.part))
         return returned
 
     # -- receipts
@@ -475,6 +551,14 @@ class Records:
         return (rows[0][0] + 1, rows[0][1]) if rows else (0, "")
 
 
+_CLIENT = "name, roles, epsilon, hash, populations"
+
+
+def _client(row: Sequence[Any]) -> Client:
+    name, roles, epsilon, key_hash, populations = row
+    return Client(name, tuple(roles.split()), epsilon, key_hash, tuple(json.loads(populations)))
+
+
 def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """Column names of every table."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -502,36 +586,46 @@ class AuditLog:
         self.path = private_file(folder / AUDIT_LOG)
         self.counts: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
+        self._durable: GroupCommit[bytes, None] = GroupCommit(self._append_durably)
 
     def begin(self, what: str, **facts: Any) -> None:
         """Write the line of a request that begins; if none of the same number follows, the process ended meanwhile."""
-        self._append({"time": now(), "what": what, "begun": True, **facts}, durable=False)
+        os.close(self._append([_line({"time": now(), "what": what, "begun": True, **facts})]))
 
     def end(self, what: str, status: int, **facts: Any) -> None:
         """Count a request that ends, and write its line, which is on the disk when this returns."""
         self.count(what, status)
-        self._append({"time": now(), "what": what, "status": status, **facts}, durable=True)
+        self._durable.submit(_line({"time": now(), "what": what, "status": status, **facts}))
 
     def count(self, what: str, status: int) -> None:
         """Count a request that gets no line."""
         with self._lock:
             self.counts[what, status] += 1
 
-    def _append(self, facts: dict[str, Any], *, durable: bool) -> None:
-        shown = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
-        line = (json.dumps(shown) + "\n").encode()
-        with self._lock:
-            handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
-            try:
+    def _append_durably(self, lines: Sequence[bytes]) -> list[None]:
+        """Append lines of several requests; a line that a killed process has written stays in any case."""
+        handle = self._append(lines)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return [None] * len(lines)
+
+    def _append(self, lines: Sequence[bytes]) -> int:
+        """Append lines; returns the open file."""
+        text = b"".join(lines)
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
+        try:
+            with self._lock:
                 size = os.fstat(handle).st_size
                 if size > 0 and os.pread(handle, 1, size - 1) != b"\n":  # cut off by a full disk or a power failure
-                    line = b"\n" + line
-                if os.write(handle, line) < len(line):
+                    text = b"\n" + text
+                if os.write(handle, text) < len(text):
                     raise OSError(errno.ENOSPC, "the disk is full")
-                if durable:  # a line that a killed process has written stays in any case
-                    os.fsync(handle)
-            finally:
-                os.close(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
 
     def last(self, number: int = 200) -> list[dict[str, Any]]:
         """The newest lines, newest first; lines that were cut off are left out."""
@@ -546,12 +640,19 @@ class AuditLog:
         return [entry for entry in entries if isinstance(entry, dict)]
 
 
+def _line(facts: dict[str, Any]) -> bytes:
+    """A line of the log, with long texts cut off."""
+    shown = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
+    return (json.dumps(shown) + "\n").encode()
+
+
 __all__ = [
     "ROLES",
     "SCHEMA",
     "AuditLog",
     "Client",
     "CohortRecord",
+    "NewAnswer",
     "Population",
     "Records",
     "RequestRecord",

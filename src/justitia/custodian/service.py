@@ -1,9 +1,10 @@
 """Service logic of the custodian, without HTTP: facts, cohorts, and queries that are debited and answered.
 
-A query goes through these steps, each on the disk before the next begins: its request id is bound to it; it is debited;
-it is computed; its answer and receipt are stored; the answer is returned. If the process is killed after the debit, the
-debit stays, and nothing is ever computed again under it. If it is killed after the answer was stored, the same request
-gets the same answer.
+A query goes through these steps, each on the disk before the next begins: it is debited; it is computed; its answer and
+receipt are stored, and its request id is bound to it; the answer is returned. The id of a query that comes in several
+parts is bound when the first arrives. Queries that come at once share the writes to the disk, and each waits for them.
+If the process is killed after the debit, the debit stays, and nothing is ever computed again under it. If it is killed
+after the answer was stored, the same request gets the same answer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from justitia.custodian.errors import (
     too_large,
 )
 from justitia.custodian.populations import LoadedPopulation, Populations, recover, request_spool, spool_folder
-from justitia.custodian.records import AuditLog, Client, CohortRecord, Records
+from justitia.custodian.records import AuditLog, Client, CohortRecord, NewAnswer, Records
 from justitia.custodian.schemas import (
     CohortResponse,
     FactsResponse,
@@ -43,7 +44,7 @@ from justitia.custodian.schemas import (
     SumsRequest,
 )
 from justitia.custodian.settings import ServiceSettings, private_file, private_folder
-from justitia.custodian.wire import SpooledRows, from_stream, measurement_to_json, to_stream
+from justitia.custodian.wire import SpooledRows, from_stream, measurement_to_json, to_stream, wrong_rows
 from justitia.metrics.measure import measure
 from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
 from justitia.privacy.arrays import Array, Floats
@@ -67,6 +68,14 @@ CLAIMED = (
 _MIN_PART_BYTES = 4096
 #: Name of a client, and its id for a request.
 RequestId = tuple[str, str]
+
+
+class _BoundQuery(NamedTuple):
+    """A request id, the hash of its query, and digest and size of its body where that came in one part."""
+
+    request: RequestId
+    digest: str
+    part: tuple[str, int] | None
 
 
 class Answer(NamedTuple):
@@ -126,9 +135,10 @@ class Service:
         self._lock_file.close()
 
     def client(self, key: str | None) -> Client | None:
-        """The owner of a key; keys are read each time, so that they change without a restart."""
+        """The owner of a key; it is looked up each time, so that keys change without a restart."""
         hashed = key_hash(key or "")
-        found = [client for client in self.records.clients() if same_hash(client.hash, hashed)]
+        # The look-up is by hash: its time shows at most how a hash begins, from which no key follows.
+        found = [client for client in self.records.clients_with(hashed) if same_hash(client.hash, hashed)]
         return found[0] if found and key else None
 
     # -- public facts
@@ -244,11 +254,10 @@ class Service:
         cohort, population = self._cohort(client, cohort_name)
         if query.part >= query.parts:
             raise invalid_input("expected part to be below parts, got more; parts are counted from 0.")
-        from_stream(body, max_width=self.settings.largest_width)  # refuses a malformed body before it is stored
-        request = (client.name, query.request)
+        rows = from_stream(body, max_width=self.settings.largest_width)  # refuses a malformed body
+        request, digest = (client.name, query.request), hashlib.sha256(body).hexdigest()
         with self._request_lock(request):
             stored = self._stored_answer(request, query.digest(cohort.id), query.parts, population)
-            digest = hashlib.sha256(body).hexdigest()
             parts = self.records.parts(*request)
             if parts.get(query.part, digest) != digest:
                 raise REQUEST_ID_REUSED
@@ -256,14 +265,18 @@ class Service:
                 if query.part not in parts:
                     raise REQUEST_ID_REUSED
                 return stored
-            if query.part not in parts:
-                self._spool_part(request, query.part, digest, body)
-            arrived = len(parts | {query.part: digest})
-            if arrived < query.parts:
-                return PartsResponse(arrived, query.parts)
-            files = [request_spool(self.folder, *request) / str(part) for part in range(query.parts)]
-            with self._before_debit(request):
-                source = SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows)
+            source: Floats | DenseSource
+            if query.parts == 1:
+                source = _checked_rows(rows, cohort.rows)
+            else:
+                if query.part not in parts:
+                    self._spool_part(request, query.part, digest, body)
+                arrived = len(parts | {query.part: digest})
+                if arrived < query.parts:
+                    return PartsResponse(arrived, query.parts)
+                files = [request_spool(self.folder, *request) / str(part) for part in range(query.parts)]
+                with self._before_debit(request):
+                    source = SpooledRows.from_files(files, max_width=self.settings.largest_width, rows=cohort.rows)
             noise = Gaussian(query.noise_multiplier)
 
             def answer(debit: Callable[[], object]) -> bytes:
@@ -271,8 +284,9 @@ class Service:
                 debit()
                 return to_stream(vault.group_sums(source, bound=query.bound, noise=noise, purpose=query.purpose))
 
+            bound = _BoundQuery(request, query.digest(cohort.id), None if query.parts > 1 else (digest, len(body)))
             cost = GaussianCost(query.noise_multiplier)
-            return self._debit_and_answer(request, client, population, query.purpose, cost, answer)
+            return self._debit_and_answer(bound, client, population, query.purpose, cost, answer)
 
     def measurement(self, client: Client, cohort_name: str, query: MeasureRequest) -> Answer:
         """A private measurement of labels and decisions, in the order of the cohort."""
@@ -291,8 +305,10 @@ class Service:
             stored = self._stored_answer(request, query.digest(cohort.id), 1, population)
             if stored is not None:
                 return stored
-            with self._before_debit(request):
+            try:
                 cost = GaussianCost(1 / gaussian_mu(query.epsilon, query.delta))
+            except ValueError as error:
+                raise invalid_input(str(error)) from None
 
             def answer(debit: Callable[[], object]) -> bytes:
                 if not population.can_afford(cost):
@@ -317,10 +333,11 @@ class Service:
                 )
                 return measurement_to_json(found, self._certificate(population, planned=1, subject="This measurement"))
 
-            return self._debit_and_answer(request, client, population, "group rates", cost, answer)
+            bound = _BoundQuery(request, query.digest(cohort.id), ("", 0))
+            return self._debit_and_answer(bound, client, population, "group rates", cost, answer)
 
     def _stored_answer(self, request: RequestId, query: str, parts: int, population: LoadedPopulation) -> Answer | None:
-        """The stored answer of a request, if there is one; from now on its id is bound to this query.
+        """The stored answer of a request, if there is one; the id of one in parts is bound to this query from now on.
 
         Raises
         ------
@@ -331,7 +348,8 @@ class Service:
         if record is None:
             if population.was_debited(*request):
                 raise ANSWER_LOST
-            self.records.put_request(*request, query, parts, population.facts.name)
+            if parts > 1:
+                self.records.put_request(*request, query, parts, population.facts.name)
             return None
         if record.query != query:
             raise REQUEST_ID_REUSED
@@ -343,7 +361,7 @@ class Service:
 
     def _debit_and_answer(
         self,
-        request: RequestId,
+        query: _BoundQuery,
         client: Client,
         population: LoadedPopulation,
         purpose: str,
@@ -355,19 +373,26 @@ class Service:
         Parameters
         ----------
         answer : callable
-            Gets a function to call right before it queries the vault. From that call until the answer is stored, other
-            queries about the same population wait; so everything public is computed before it.
+            Gets a function to call right before it queries the vault. From that call until the answer is stored, a
+            retirement of the population waits; so everything public is computed before it.
         """
+        request = query.request
+
+        def facts() -> dict[str, Any]:
+            ledger = population.ledger.known_receipt()  # with this query's debit, and perhaps later ones
+            return {"ledger": ledger, "client": client.name, "custodian": self.settings.name}
+
         try:
             with ExitStack() as debiting:
                 body = answer(lambda: debiting.enter_context(population.debiting(client, request[1], cost, purpose)))
-                facts = {"ledger": population.ledger.receipt(), "client": client.name, "custodian": self.settings.name}
-                receipt = self.records.put_answer(*request, population.facts.name, body, facts)
+                new = NewAnswer(*request, query.digest, population.facts.name, body, facts, query.part)
+                receipt = self.records.put_answer(new)
         except (RequestError, ValueError) as error:
-            if not population.was_debited(*request):
+            if query.part is None and not population.was_debited(*request):
                 self._delete_request(request)
             raise error if isinstance(error, RequestError) else invalid_input(str(error)) from None
-        shutil.rmtree(request_spool(self.folder, *request), ignore_errors=True)
+        if query.part is None:
+            shutil.rmtree(request_spool(self.folder, *request), ignore_errors=True)
         return Answer(body, receipt)
 
     @contextmanager
@@ -397,6 +422,13 @@ class Service:
         """Lock of one request: the same one, sent twice at once, is answered once."""
         with self._lock:
             return self._request_locks.setdefault(request, threading.Lock())
+
+
+def _checked_rows(rows: Floats, expected: int) -> Floats:
+    """These rows, or :class:`RequestError` where they are not as many as a cohort has."""
+    if len(rows) != expected:
+        raise wrong_rows(expected, len(rows))
+    return rows
 
 
 class InVault(HeldElsewhere):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from justitia.custodian.errors import invalid_input, too_large
+from justitia.custodian.errors import RequestError, invalid_input, too_large
 from justitia.metrics.bounds import NoisyRates
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.rates import NoisyCells
@@ -220,6 +220,13 @@ class _FlatbufferTable:
         return [(self._read("<q", begin + 16 * k), self._read("<q", begin + 16 * k + 8)) for k in range(count)]
 
 
+def wrong_rows(expected: int, came: int) -> RequestError:
+    """Other rows than those of the cohort were sent."""
+    return invalid_input(
+        f"expected {expected} rows of one width, in the order of the cohort, got {came}; send all of them."
+    )
+
+
 class SpooledRows:
     """Row source for the parts of a request, one file each, read one part at a time.
 
@@ -245,10 +252,7 @@ class SpooledRows:
         """
         shapes = [from_stream(file.read_bytes(), max_width=max_width).shape for file in files]
         if len({width for _, width in shapes}) != 1 or sum(n for n, _ in shapes) != rows:
-            came = sum(n for n, _ in shapes)
-            raise invalid_input(
-                f"expected {rows} rows of one width, in the order of the cohort, got {came}; send all of them."
-            )
+            raise wrong_rows(rows, sum(n for n, _ in shapes))
         return cls(files, rows, shapes[0][1])
 
     def __len__(self) -> int:
@@ -336,4 +340,12 @@ def _scores(facts: dict[str, Any]) -> NoisyScores:
     return found
 
 
-__all__ = ["ARROW", "SpooledRows", "from_stream", "measurement_from_json", "measurement_to_json", "to_stream"]
+__all__ = [
+    "ARROW",
+    "SpooledRows",
+    "from_stream",
+    "measurement_from_json",
+    "measurement_to_json",
+    "to_stream",
+    "wrong_rows",
+]

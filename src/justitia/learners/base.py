@@ -10,7 +10,7 @@ sensitive attribute.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, shuffle
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from justitia.tasks import BINARY, Task
@@ -122,31 +123,56 @@ class CrossFitted(Base):
         The target; by default binary.
     encoded : bool
         Whether it reads the numbers after the estimator's preprocessing instead of the table as it was passed.
+    n_jobs : int, optional
+        Folds that are learned at the same time, in threads; as in scikit-learn, None is one and -1 is one per core.
+        The clones are the same whatever it is.
+
+    Attributes
+    ----------
+    models : tuple
+        Fitted models, whose mean is the prediction of new rows.
+    deployed : int
+        How many these are.
     """
 
     fits = FOLDS
+    deployed = FOLDS
 
-    def __init__(self, estimator: Any, task: Task = BINARY, *, encoded: bool = False) -> None:
-        self.estimator, self.task, self.encoded = estimator, task, encoded
+    def __init__(
+        self, estimator: Any, task: Task = BINARY, *, encoded: bool = False, n_jobs: int | None = None
+    ) -> None:
+        self.estimator, self.task, self.encoded, self.n_jobs = estimator, task, encoded, n_jobs
+        self.name = _name(estimator)
         self.reads_table = not encoded
         self.models: tuple[Any, ...] = ()
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold predictions; the folds are stratified by class and drawn with the public seed."""
-        models, out_of_fold = [], np.zeros(self.task.prediction_shape(len(y)))
+        out_of_fold = np.zeros(self.task.prediction_shape(len(y)))
         target = y if self.task.kind == "number" else y.astype(int)
-        for train, test in cross_fit_folds(y, seed, self.task):
-            model = self.seeded_clone(seed)
-            fold, w = inputs.take(train), weight[train]
+
+        def fitted(fold: tuple[Any, Any]) -> Any:
+            train, test = fold
+            model, w = self.seeded_clone(seed), weight[train]
             # Not every model takes weights; without weights none has to.
             weights = {} if (w == w[0]).all() else {_weight_parameter(model): w}
             with errors_of_base(model):
-                model.fit(self._read(fold), target[train], **weights)
+                model.fit(self._read(inputs.take(train)), target[train], **weights)
             out_of_fold[test] = self._predict_by(model, self._read(inputs.take(test)))
-            models.append(model)
-            progress(1)
-        self.models = tuple(models)
+            return model
+
+        self.models = tuple(self.each_fold(fitted, cross_fit_folds(y, seed, self.task), progress))
         return out_of_fold
+
+    def each_fold(
+        self, work: Callable[[Any], Any], folds: Iterable[Any], progress: Callable[[int], object] = lambda _: None
+    ) -> list[Any]:
+        """What ``work`` returns for each fold, in order; ``n_jobs`` folds at the same time."""
+        found = []
+        for one in Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(map(delayed(work), folds)):
+            found.append(one)
+            progress(1)
+        return found
 
     def seeded_clone(self, seed: int) -> Any:
         """Unfitted copy whose unset seeds are ``seed``, so that the same ``random_state`` gives the same answer."""
@@ -170,8 +196,9 @@ class CrossFitted(Base):
         return mean
 
     def describe(self) -> str:
-        """Class of the model and number of clones."""
-        return f"{_name(self.estimator)}, average of {len(self.models) or FOLDS} cross-fitted models"
+        """Class of the model and number of models that are deployed."""
+        count = len(self.models) or self.deployed
+        return f"{self.name}, " + (f"average of {count} cross-fitted models" if count > 1 else "one model of all rows")
 
 
 class Fitted(Base):
@@ -258,7 +285,7 @@ def _read_column(inputs: Inputs, name: str) -> Array:
         return np.full(len(inputs), np.nan)
 
 
-def base_of(base: Any, task: Task) -> Base | None:
+def base_of(base: Any, task: Task, *, n_jobs: int | None = None) -> Base | None:
     """Base model from what a user passes as ``base``; None means :func:`justitia.learners.lightgbm_base.default_base`.
 
     Parameters
@@ -268,6 +295,8 @@ def base_of(base: Any, task: Task) -> Base | None:
         order of the classes, or a mapping from class to name.
     task : Task
         The target.
+    n_jobs : int, optional
+        Folds of an unfitted model that are learned at the same time.
 
     Raises
     ------
@@ -285,7 +314,7 @@ def base_of(base: Any, task: Task) -> Base | None:
     _check_object(base, task)
     expected, method = ("regressor", "predict") if task.kind == "number" else ("classifier", "predict_proba")
     if hasattr(base, method):
-        return Fitted(base, task) if _is_fitted(base) else CrossFitted(base, task)
+        return Fitted(base, task) if _is_fitted(base) else CrossFitted(base, task, n_jobs=n_jobs)
     if hasattr(base, "fit"):
         advice = "wrap it in scikit-learn's CalibratedClassifierCV"
         if task.kind == "number" or (hasattr(base, "__sklearn_tags__") and is_regressor(base)):

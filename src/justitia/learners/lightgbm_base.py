@@ -1,31 +1,39 @@
-"""LightGBM base model; the number of trees is chosen by out-of-fold loss."""
+"""LightGBM base model: cross-fitted, with the number of trees that has the least out-of-fold loss.
+
+New rows are predicted by the mean of the cross-fitted models where training rows are few, and by one model of all rows
+where they are many: then a prediction costs a fifth, and the mean is no more accurate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
-from justitia.learners.base import CrossFitted, Inputs, cross_fit_folds, errors_of_base
+from justitia.learners.base import FOLDS, CrossFitted, Inputs, cross_fit_folds, errors_of_base
+from justitia.learners.trees import TreesClassifier, TreesModel, TreesRegressor, read_trees
 from justitia.tasks import BINARY, Task
 
 Array = NDArray[np.float64]
 #: Leaves per tree, by the number of training rows at most; evidence in ``docs/plugin.md``.
 LEAVES_BY_ROWS = ((2_000, 7), (20_000, 15), (10**12, 31))
-#: Trees at most, share of the columns that each tree may use, and L2 penalty of its leaf values.
-MAX_TREES, COLUMN_SHARE, LEAF_PENALTY = 300, 0.5, 5.0
+#: Learning rate and trees at most, by the number of training rows at most.
+RATE_BY_ROWS = ((10**12, 0.06, 300),)
+#: From more training rows than this on, one model of all rows is deployed; evidence in ``docs/plugin.md``.
+MOST_ROWS_OF_MEAN = 100_000
+#: Share of the columns that each tree may use, and L2 penalty of its leaf values.
+COLUMN_SHARE, LEAF_PENALTY = 0.5, 5.0
 #: Early stopping: boosting of a fold ends after so many trees in a row that do not lower its out-of-fold loss.
 PATIENCE = 40
-LEARNING_RATE = 0.06
-#: Estimator of LightGBM and the loss that stops it early, by kind of target.
+#: Objective of LightGBM and the loss that stops it early, by kind of target.
 OBJECTIVES = {
-    "binary": ("LGBMClassifier", "binary_logloss"),
-    "classes": ("LGBMClassifier", "multi_logloss"),
-    "number": ("LGBMRegressor", "l2"),
+    "binary": ("binary", "binary_logloss"),
+    "classes": ("multiclass", "multi_logloss"),
+    "number": ("regression", "l2"),
 }
 #: Prediction from the sum of the trees, by kind of target.
 LINKS: dict[str, Callable[[Array], Array]] = {
@@ -33,14 +41,39 @@ LINKS: dict[str, Callable[[Array], Array]] = {
     "classes": lambda scores: softmax(scores, axis=1),
     "number": lambda scores: scores,
 }
-#: Rows whose leaves are looked up at once.
-CHUNK = 8_192
+
+
+@dataclass(frozen=True)
+class BaseSize:
+    """Sizes of the base, by the number of training rows.
+
+    Attributes
+    ----------
+    leaves, most_trees : int
+        Of one model.
+    learning_rate : float
+    one_model : bool
+        Whether one model of all rows is deployed instead of the mean of the cross-fitted ones.
+    """
+
+    leaves: int
+    learning_rate: float
+    most_trees: int
+    one_model: bool
+
+    @classmethod
+    def for_rows(cls, n: int) -> BaseSize:
+        """Default for n training rows."""
+        leaves = next(leaves for most, leaves in LEAVES_BY_ROWS if n <= most)
+        rate, trees = next(rest for most, *rest in RATE_BY_ROWS if n <= most)
+        return cls(leaves, rate, int(trees), n > MOST_ROWS_OF_MEAN)
 
 
 class LightGBMBase(CrossFitted):
-    """Boosted trees of LightGBM, cross-fitted; all folds use the number of trees with the least out-of-fold loss.
+    """Boosted trees of LightGBM, cross-fitted; all models use the number of trees with the least out-of-fold loss.
 
-    The loss is the log loss of classes and the squared error of numbers.
+    The loss is the log loss of classes and the squared error of numbers. Features are binned once, with all rows: bins
+    depend on features alone, never on targets.
 
     Parameters
     ----------
@@ -48,104 +81,101 @@ class LightGBMBase(CrossFitted):
         Number of training rows.
     task : Task
         The target; by default binary.
+    n_jobs : int, optional
+        Folds that are learned at the same time, and threads of a prediction; as in scikit-learn, None is one and -1
+        is one per core. Trees do not depend on it.
+    size : BaseSize, optional
+        By default by the number of rows.
     """
 
-    def __init__(self, n: int, task: Task = BINARY) -> None:
-        leaves = next(leaves for most, leaves in LEAVES_BY_ROWS if n <= most)
-        trees = lightgbm_model(OBJECTIVES[task.kind][0], n_estimators=MAX_TREES, num_leaves=leaves)
-        trees.set_params(colsample_bytree=COLUMN_SHARE, reg_lambda=LEAF_PENALTY)
-        super().__init__(trees, task, encoded=True)
+    def __init__(self, n: int, task: Task = BINARY, *, n_jobs: int | None = None, size: BaseSize | None = None) -> None:
+        self.size = BaseSize.for_rows(n) if size is None else size
+        super().__init__(None, task, encoded=True, n_jobs=n_jobs)
+        self.name = "LGBMRegressor" if task.kind == "number" else "LGBMClassifier"
+        self.fits, self.deployed = FOLDS + self.size.one_model, 1 if self.size.one_model else FOLDS
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold predictions, by the same number of trees in every fold."""
-        folds, models, losses = list(cross_fit_folds(y, seed, self.task)), [], np.zeros(MAX_TREES)
-        for train, test in folds:
-            model, loss = self.learn_fold(inputs, y, weight, train, test, seed=seed)
-            losses = losses[: len(loss)] + loss[: len(losses)]  # of as many iterations as all folds have
-            models.append(model)
-            progress(1)
-        iterations = int(np.argmin(losses)) + 1
+        folds = list(cross_fit_folds(y, seed, self.task))
+        data = self.binned(inputs, y, weight)
+        fitted = self.each_fold(lambda fold: self.learn_fold(data, *fold), folds, progress)
+        shared = min(len(losses) for _, losses in fitted)  # iterations that all folds have
+        total = sum(weight[test].sum() * losses[:shared] for (_, losses), (_, test) in zip(fitted, folds, strict=True))
+        trees = int(np.argmin(total)) + 1
+        models = [self._model(booster, trees) for booster, _ in fitted]
         prediction = np.zeros(self.task.prediction_shape(len(y)))
-        for model, (_, test) in zip(models, folds, strict=True):
-            model.booster_.best_iteration = iterations  # LightGBM predicts with, and writes, this many
-            scores = model.booster_.predict(inputs.numbers[test], raw_score=True)
+
+        def score(model: TreesModel, test: NDArray[np.intp]) -> None:
+            scores = model.booster_.predict(inputs.numbers[test], raw_score=True, num_threads=1)
             prediction[test] = LINKS[self.task.kind](scores)
+
+        self.each_fold(lambda one: score(one[0], one[1][1]), list(zip(models, folds, strict=True)))
         self.models = tuple(models)
+        if self.size.one_model:
+            self.models = (self.refitted(data, trees),)
+            progress(1)
         return prediction
 
-    def learn_fold(
-        self, inputs: Inputs, y: Array, weight: Array, train: Any, test: Any, *, seed: int
-    ) -> tuple[Any, Array]:
-        """Fit a clone on some rows; return it with its loss on the other rows after each iteration of boosting."""
+    def refitted(self, data: Any, trees: int) -> TreesModel:
+        """One model of all rows with this many trees."""
+        with errors_of_base(self.name):
+            return self._model(self._train(data, trees), trees)
+
+    def binned(self, inputs: Inputs, y: Array, weight: Array) -> Any:
+        """All rows as LightGBM reads them."""
         import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
 
-        model, held_out = self.seeded_clone(seed), inputs.numbers[test]
-        target = y if self.task.kind == "number" else y.astype(int)
-        with errors_of_base(model):
-            model.fit(
-                inputs.numbers[train],
-                target[train],
-                sample_weight=weight[train],
-                eval_X=held_out,
-                eval_y=target[test],
-                eval_sample_weight=[weight[test]],
-                eval_metric=OBJECTIVES[self.task.kind][1],
-                callbacks=[lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)],
+        with errors_of_base(self.name):
+            return lightgbm.Dataset(inputs.numbers, y, weight=weight, params=self.parameters).construct()
+
+    def learn_fold(self, data: Any, train: Any, test: Any) -> tuple[Any, Array]:
+        """Boost on some rows; return LightGBM's booster and its mean loss on others after each iteration."""
+        import lightgbm  # noqa: PLC0415
+
+        losses: dict[str, dict[str, list[float]]] = {}
+        stop = lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)
+        with errors_of_base(self.name):
+            booster = self._train(
+                data.subset(train),
+                self.size.most_trees,
+                valid_sets=[data.subset(test)],
+                valid_names=["unseen"],
+                callbacks=[stop, lightgbm.record_evaluation(losses)],
             )
-            return model, _staged_losses(model.booster_, held_out, y[test], weight[test], self.task.kind)
+        return booster, np.array(losses["unseen"][OBJECTIVES[self.task.kind][1]])
+
+    def _train(self, data: Any, trees: int, **more: Any) -> Any:
+        import lightgbm  # noqa: PLC0415
+
+        # Kept as it was trained: LightGBM would drop the trees after a fold's own best iteration.
+        return lightgbm.train(self.parameters, data, num_boost_round=trees, keep_training_booster=True, **more)
+
+    def _model(self, booster: Any, trees: int) -> TreesModel:
+        """The first trees of a booster, without the data it was trained on."""
+        kind = TreesRegressor if self.task.kind == "number" else TreesClassifier
+        return kind(read_trees(booster.model_to_string(num_iteration=trees)), self.n_jobs)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of LightGBM, with which it gives the same answer on every machine."""
+        objective, metric = OBJECTIVES[self.task.kind]
+        classes = {"num_class": self.task.n_classes} if self.task.kind == "classes" else {}
+        return classes | {
+            "objective": objective,
+            "metric": metric,
+            "learning_rate": self.size.learning_rate,
+            "num_leaves": self.size.leaves,
+            "min_data_in_leaf": 20,
+            "feature_fraction": COLUMN_SHARE,
+            "lambda_l2": LEAF_PENALTY,
+            "seed": 0,
+            "num_threads": 1,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
 
 
-def _staged_losses(booster: Any, rows: Any, y: Array, weight: Array, kind: str) -> Array:
-    """(iterations,): weighted sums of the loss after each iteration of boosting, which adds a tree to each score."""
-    leaves = _leaves(booster, rows)
-    scores = np.zeros((booster.num_model_per_iteration(), len(rows)))  # log-odds, logits of the classes, or a number
-    losses = []
-    for j, tree in enumerate(leaves):
-        outputs = map(booster.get_leaf_output, repeat(j), range(tree.max(initial=0) + 1))
-        score = j % len(scores)
-        scores[score] += np.fromiter(outputs, dtype=np.float64)[tree]
-        if score == len(scores) - 1:
-            losses.append(_losses(scores, y, kind) @ weight)
-    return np.array(losses)
-
-
-def _leaves(booster: Any, rows: Any) -> NDArray[np.uint8]:
-    """(trees, rows): the leaf of each row in each tree, a byte for each."""
-    leaves = np.empty((booster.num_trees(), len(rows)), dtype=np.uint8)
-    for start in range(0, len(rows), CHUNK):
-        some = rows[start : start + CHUNK]
-        found = booster.predict(some, pred_leaf=True, num_iteration=-1)
-        leaves[:, start : start + CHUNK] = np.asarray(found).reshape(len(some), -1).T
-    return leaves
-
-
-def _losses(scores: Array, y: Array, kind: str) -> Array:
-    """(m,): loss of each row with the scores (1, m), or (K, m) for K classes."""
-    if kind == "classes":
-        losses: Array = logsumexp(scores, axis=0) - scores[y.astype(int), np.arange(len(y))]
-    elif kind == "number":
-        losses = (y - scores[0]) ** 2
-    else:
-        losses = np.logaddexp(0.0, scores[0]) - y * scores[0]
-    return losses
-
-
-def default_base(n: int, task: Task = BINARY) -> LightGBMBase:
+def default_base(n: int, task: Task = BINARY, *, n_jobs: int | None = None) -> LightGBMBase:
     """Default base model for n rows of a target; it reads the numbers after the estimator's preprocessing."""
-    return LightGBMBase(n, task)
-
-
-def lightgbm_model(kind: str, **size: int) -> Any:
-    """Unfitted estimator of LightGBM, of class ``kind``, that gives the same answer on every machine."""
-    import lightgbm  # noqa: PLC0415
-
-    return getattr(lightgbm, kind)(
-        learning_rate=LEARNING_RATE,
-        min_child_samples=20,
-        verbosity=-1,
-        n_jobs=1,
-        random_state=0,
-        deterministic=True,
-        force_row_wise=True,
-        **size,
-    )
+    return LightGBMBase(n, task, n_jobs=n_jobs)

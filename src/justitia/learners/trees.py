@@ -26,6 +26,8 @@ CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
 CLASSES = re.compile(r"multiclass num_class:(\d+)")
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
+#: Predicted in one thread.
+FEW_ROWS = 64
 #: Estimators of LightGBM whose trees are read.
 ESTIMATORS = ("LGBMClassifier", "LGBMRegressor")
 
@@ -228,10 +230,12 @@ class TreesModel:
     Parameters
     ----------
     trees : Trees
+    n_jobs : int, optional
+        Threads of a prediction: None is one, a negative number is one per core.
     """
 
-    def __init__(self, trees: Trees) -> None:
-        self.trees = trees
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        self.trees, self.n_jobs = trees, n_jobs
 
     @cached_property
     def booster_(self) -> Any:
@@ -241,16 +245,19 @@ class TreesModel:
         return lightgbm.Booster(model_str=self.trees.text())
 
     def _predict(self, X: Any) -> Floats:
-        rows = X if hasattr(X, "columns") else check_array(X, ensure_all_finite=False)
-        found: Floats = self.booster_.predict(rows)
+        # Numbers of ours need no check, and threads that are started for a few rows take longer than their trees.
+        known = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2)
+        rows = X if known else check_array(X, ensure_all_finite=False)
+        threads = 1 if len(rows) <= FEW_ROWS else max(self.n_jobs or 1, 0)
+        found: Floats = self.booster_.predict(rows, num_threads=threads)
         return found
 
 
 class TreesClassifier(TreesModel):
     """Trees of a label in place of the classifier that learned them."""
 
-    def __init__(self, trees: Trees) -> None:
-        super().__init__(trees)
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        super().__init__(trees, n_jobs)
         self.classes_ = np.arange(max(trees.sums, 2))
         self.__name__ = "LGBMClassifier"
 
@@ -263,8 +270,8 @@ class TreesClassifier(TreesModel):
 class TreesRegressor(TreesModel):
     """Trees of a number in place of the regressor that learned them."""
 
-    def __init__(self, trees: Trees) -> None:
-        super().__init__(trees)
+    def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
+        super().__init__(trees, n_jobs)
         self.__name__ = "LGBMRegressor"
 
     def predict(self, X: Any) -> Floats:

@@ -277,6 +277,17 @@ class NoisyRates:
         )
 
     @property
+    def complement(self) -> NoisyRates:
+        """The rates of the opposite decision: 1 - rate, from the same answer."""
+        return replace(
+            self,
+            sums=self.counts - self.sums,
+            var_sum=self.var_count + self.var_sum - 2 * self.cov,
+            cov=self.var_count - self.cov,
+            overall=1 - self.overall,
+        )
+
+    @property
     def enough(self) -> NDArray[np.bool_]:
         """Where the noisy count is clearly above 0, (..., G, K)."""
         return (self.counts > EVIDENCE * np.sqrt(self.var_count)) & (self.counts > 0)

@@ -1,4 +1,4 @@
-"""Labels, decisions and the attribute of rows in Parquet files, for a measurement: read a few rows at a time."""
+"""Labels, decisions and the attribute of rows in Parquet files or in a data frame of an engine, for a measurement."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
-from justitia.privacy.joining import FileAttribute, check_held, held_for_files
+from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
+from justitia.rows.file_data import check_frame
+from justitia.rows.files import Columns
+from justitia.rows.frames import FrameRows, open_frame
 from justitia.rows.parquet import RowFiles
+from justitia.training.progress import pass_bar
 
 Labels = NDArray[np.object_]
 
 
 def read_files(
     data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
-) -> tuple[Any, Any, FileAttribute | HeldElsewhere, list[Any] | None]:
-    """Labels, decisions, the attribute closed, and public ids.
+) -> tuple[Any, Any, FileAttribute | HeldElsewhere, list[Any] | None, None]:
+    """Labels, decisions, the attribute closed, public ids, and no row source.
 
     Parameters
     ----------
@@ -37,7 +41,7 @@ def read_files(
         files.check([name for name in (y_true, y_pred, check_held(where, person)) if isinstance(name, str)])
         held = held_for_files(where, files, person)
         truth, decided = (_column(files, one) if isinstance(one, str) else one for one in (y_true, y_pred))
-        return truth, decided, held, None if person is None else list(_column(files, person))
+        return truth, decided, held, None if person is None else list(_column(files, person)), None
     sensitive = SensitiveColumns.from_name(where)
     public = [name for name in (y_true, y_pred, person, sensitive.key) if isinstance(name, str)]
     clash = [name for name in sensitive.columns if name in public]
@@ -48,7 +52,44 @@ def read_files(
     second = None if sensitive.file is None else RowFiles.open(sensitive.file)
     if second is not None and sensitive.key is not None:
         second.check([], [sensitive.key, *sensitive.columns])
-    return truth, decided, FileAttribute(sensitive, files, second), None if ids is None else list(ids)
+    return truth, decided, FileAttribute(sensitive, files, second), None if ids is None else list(ids), None
+
+
+def read_frame(
+    data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
+) -> tuple[Any, Any, FrameAttribute, None, FrameRows]:
+    """The same of a data frame of Spark, Ray or Dask: no ids, and a row source whose workers hold the attribute.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what is wrong with names and columns.
+    """
+    frame = open_frame(data)
+    check_frame(frame, where, person)
+    sensitive = SensitiveColumns.from_name(where)
+    for name, given in (("y_true", y_true), ("y_pred", y_pred)):
+        if not (isinstance(given, str) or (given is None and name == "y_true")):
+            raise TypeError(
+                f"expected {name} to be the name of a column of {frame.shown}, got {type(given).__name__!r}; "
+                "model.predict(data) returns the data frame with a column 'prediction'."
+            )
+    public = [name for name in (y_true, y_pred) if name is not None]
+    clash = [name for name in sensitive.columns if name in public]
+    if clash:
+        raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
+    frame.check(public, sensitive.columns)
+    attribute = FrameAttribute(sensitive, len(frame))
+    source = FrameRows(
+        frame, Columns(tuple(public)), attribute, lambda total, name: pass_bar(shown=False, rows=total, name=name)
+    )
+    try:
+        columns = source.columns_read()
+        source.load_positions()
+    except BaseException:
+        source.close()
+        raise
+    return columns.get(y_true), columns[y_pred], attribute, None, source
 
 
 def _column(files: RowFiles, name: str) -> Labels:
@@ -61,4 +102,4 @@ def _column(files: RowFiles, name: str) -> Labels:
     return np.concatenate([np.empty(0, dtype=object), *parts])
 
 
-__all__ = ["read_files"]
+__all__ = ["read_files", "read_frame"]

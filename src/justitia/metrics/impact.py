@@ -16,6 +16,7 @@ Leading axes are kept; letters as in :mod:`justitia.metrics.bounds`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,14 @@ class Impact:
         enough = self.noisy.enough[:, 0]
         unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known)
         return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject, unknown)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Impact ratios with bounds (matplotlib); an :class:`~justitia.metrics.displays.ImpactDisplay`."""
+        displays = import_module("justitia.metrics.displays")  # it imports this module
+        return displays.ImpactDisplay(self).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        return f"Impact({self.verdict})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

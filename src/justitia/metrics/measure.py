@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from justitia._validate import check_choice, check_fraction, check_nonnegative, check_same_length
 from justitia.metrics.bounds import Interval, NoisyRates, Verdict
 from justitia.metrics.composition import joint_statement
-from justitia.metrics.from_files import read_files
+from justitia.metrics.from_files import read_files, read_frame
 from justitia.metrics.means import NUMBER_METRICS, NUMBER_NOTIONS, NumberQuery, means_by_name, names_numbers
-from justitia.metrics.measurement import Measurement, column_margins
+from justitia.metrics.measurement import Favorable, Measurement, column_margins
 from justitia.metrics.person_rows import PersonRows
 from justitia.metrics.quantiles import Array
 from justitia.metrics.rates import (
@@ -35,7 +35,7 @@ from justitia.metrics.rates import (
     notion_rates,
 )
 from justitia.metrics.scores import NoisyScores, ScoreBins, ScoreFacts
-from justitia.metrics.targets import Kind, as_binary, as_classes, as_numbers, kind_of_target
+from justitia.metrics.targets import Kind, as_binary, as_classes, as_numbers, kind_of_target, positive_label
 from justitia.notions import FairnessNotion, get_notion
 from justitia.privacy.accounting import gaussian_mu
 from justitia.privacy.attribute import Attribute, HeldElsewhere
@@ -44,6 +44,7 @@ from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
+from justitia.rows.frames import FrameRows, GivenRows, is_frame
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]
 
@@ -80,6 +81,7 @@ def measure(
     task: str = "auto",
     levels: int = 20,
     value_range: Any = None,
+    favorable: Any = None,
 ) -> Measurement:
     """Measure how decisions or predictions treat groups without anyone learning who belongs to which.
 
@@ -137,9 +139,10 @@ def measure(
         Of earlier releases, training or measurements, about individuals of whom some are or may be measured here. The
         certificate of the result then states what all of them cost together. A shared ``ledger`` does that, too, and
         refuses what is too much.
-    data : path, pattern, dataset of pyarrow or RowFiles, optional
-        Parquet files that contain the rows, read a few rows at a time. ``y_true``, ``sensitive_features`` and
-        ``person`` are then names of columns, and so is ``y_pred``, unless it is an array (``model.predict(data)``).
+    data : path, pattern, dataset of pyarrow, RowFiles, or data frame of Spark, Ray or Dask, optional
+        Parquet files that contain the rows, read a few rows at a time, or a data frame whose workers hold them.
+        ``y_true``, ``sensitive_features`` and ``person`` are then names of columns, and so is ``y_pred``, unless it is
+        an array about files (``model.predict(data)``); of a data frame that call adds the column "prediction".
     score_bins : int
         Number of public bins of scores, even; fewer if scores repeat.
     task : {"auto", "classes", "number"}
@@ -151,6 +154,9 @@ def measure(
     value_range : (low, high), optional
         Of numbers: labels and predictions are clipped to it. By default, the range is that of the data, which are
         public; a single row far from all others then makes noise of means and errors large.
+    favorable : label, optional
+        Of two classes, the decision that people want; by default the positive one. Impact ratios and shortfall are
+        about its rate: where the positive label means refusal, about the rate of the negative one.
 
     Raises
     ------
@@ -178,11 +184,14 @@ def measure(
     _check_certificates(disjoint_from, after)
     epsilon, delta = float(epsilon), float(delta)
 
+    source: FrameRows | None = None
     if data is not None:
-        y_true, y_pred, sensitive_features, person = read_files(data, y_true, y_pred, sensitive_features, person)
+        read = read_frame if is_frame(data) else read_files
+        y_true, y_pred, sensitive_features, person, source = read(data, y_true, y_pred, sensitive_features, person)
     named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
     kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
     query = asked.query(kind, y_true, y_pred)
+    wanted = favorable_side(favorable, kind, y_true, y_pred, pos_label)
     n = query.n
     persons = None if person is None else PersonRows.from_ids(person, n)
     query = replace(query, persons=persons)
@@ -221,6 +230,7 @@ def measure(
                     noisy_before=noisy_before,
                     noisy_scores=noisy_scores,
                     labelled=labelled,
+                    favorable=wanted,
                     certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
                 )
     else:
@@ -233,6 +243,7 @@ def measure(
         person=ids,
         noise_seed=noise_seed,
         missing_marker=missing_marker,
+        source=source,
     )
     vault = open_vault(sensitive_features, request)
     warn_large_delta(epsilon, delta, n, stacklevel=2)
@@ -245,7 +256,7 @@ def measure(
         variance = 2 * noise.noise_multiplier**2 * vault.rows_per_person**2
     if held:
         vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
-    answer = vault.group_sums(query.values(), bound=1.0, noise=noise, purpose="group rates")
+    answer = vault.group_sums(_values_for(source, query), bound=1.0, noise=noise, purpose="group rates")
     return Measurement(
         people=n,
         groups=vault.group_names,
@@ -256,6 +267,7 @@ def measure(
         reference=compared_with,
         crossed=column_margins(vault.groups, vault.column_names),
         labelled=labelled,
+        favorable=wanted,
         **query.results(answer, variance),
     )
 
@@ -330,6 +342,24 @@ class _Asked:
         return NumberQuery.from_rows(means_by_name(self.notions, self.metrics), truth, predicted, self.levels)
 
 
+def favorable_side(favorable: Any, kind: Kind, y_true: Any, y_pred: Any, pos_label: Any) -> Favorable:
+    """Whether the favorable decision is the positive or the negative one.
+
+    Raises
+    ------
+    ValueError
+        If decisions are not between two classes, or it is neither of them.
+    """
+    if favorable is None:
+        return "positive"
+    if kind != "binary":
+        raise ValueError("expected decisions between two classes with favorable, got others; leave it out.")
+    labels, positive = positive_label(y_pred if y_true is None else y_true, y_pred, pos_label)
+    if favorable not in labels and len(labels) > 1:
+        raise ValueError(f"expected favorable to be one of the labels {sorted(map(str, labels))}, got {favorable!r}.")
+    return "positive" if favorable == positive else "negative"
+
+
 def rates_by_name(
     notions: Sequence[Any], metrics: Sequence[Any], *, always: Iterable[str] = ()
 ) -> dict[str, tuple[RateMetric, ...]]:
@@ -394,6 +424,11 @@ def _check_without_labels(query: MeasurementQuery) -> None:
             raise ValueError(
                 f"expected labels in y_true for {name!r}, got None; pass them, or measure 'demographic_parity' alone."
             )
+
+
+def _values_for(source: FrameRows | None, query: MeasurementQuery | NumberQuery) -> Any:
+    """The public rows of a query, for a vault that has the attribute here or queries workers that hold it."""
+    return query.values() if source is None else GivenRows.from_rows(query.values())
 
 
 def _check_arguments(epsilon: float, delta: float, confidence: float, threshold: float | None) -> None:

@@ -6,6 +6,7 @@ those of the crossed groups, at no further cost.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import textwrap
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +32,7 @@ from justitia.privacy.interface import Groups
 from justitia.privacy.ledger import Certificate
 
 Method = Literal["between_groups", "to_overall"]
+Favorable = Literal["positive", "negative"]
 #: Line width of the text form.
 WIDTH = 96
 #: With more rates than this, the text form shows those with the largest differences.
@@ -165,6 +168,8 @@ class Measurement:
         Of numeric predictions: the public range of each mean, which ``noisy`` has scaled to [0, 1].
     noisy_distribution : NoisyDistribution or None
         Of numeric predictions, if demographic parity was measured.
+    favorable : {"positive", "negative"}
+        Which of two decisions people want; :meth:`impact` is about its rate.
     """
 
     people: int
@@ -182,6 +187,7 @@ class Measurement:
     labelled: bool = True
     ranges: tuple[tuple[float, float], ...] | None = None
     noisy_distribution: NoisyDistribution | None = None
+    favorable: Favorable = "positive"
 
     @property
     def overall(self) -> pd.Series:
@@ -417,17 +423,21 @@ class Measurement:
         return None if self.reference is None else self.groups.index(self.reference)
 
     def impact(self, rate: str = "selection_rate") -> Impact:
-        """Impact ratios, significance and shortfall of one of the rates."""
+        """Impact ratios, significance and shortfall of a rate; of the selection rate, of the favorable decision."""
         if self.ranges is not None:
             raise ValueError("expected rates of decisions, got means of numbers; an impact ratio is about decisions.")
         place = self.rate_names.index(check_choice("rate", rate, self.rate_names))
-        return Impact(rate, self.groups, self.noisy.select([place]), self.confidence, self._reference)
+        noisy = self.noisy.select([place])
+        if rate == "selection_rate" and self.favorable == "negative":
+            noisy, rate = noisy.complement, "negative_rate"
+        return Impact(rate, self.groups, noisy, self.confidence, self._reference)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: noisy and public numbers, bounds and the certificate."""
         return self._rates_dict() | {
             "people": self.people,
             "confidence": self.confidence,
+            "favorable_decision": self.favorable,
             "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
             "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
             "scores": None if self.scores is None else self.scores.to_dict(),
@@ -451,6 +461,32 @@ class Measurement:
             "largest_gaps": {name: one.to_dict() for name, one in self.largest_gaps.items()},
             "unknown_groups": list(self.unknown_groups),
         }
+
+    def plot(self, ax: Any = None, *, rate: str | None = None) -> Any:
+        """Rates of each group with their bounds (matplotlib); a :class:`~justitia.metrics.displays.MeasurementDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        rate : str, optional
+            By default the first one.
+        """
+        displays = import_module("justitia.metrics.displays")  # it imports measure, which imports this module
+        return displays.MeasurementDisplay(self, rate).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        gaps = ", ".join(f"{name} {self._text(name, one)}" for name, one in self.violations.items())
+        return f"Measurement({self.people:,} rows, {len(self.groups)} groups: {gaps} at {self.confidence:.4g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: gaps first, then rates by group, then what it cost."""
+        gaps = [f"{name}: {self._text(name, one)}" for name, one in self.violations.items()]
+        sentences = [*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks]
+        table = self.table.loc[list(self._shown_rates), ["count", "rate", "lower", "upper", "gap", "evidence"]]
+        written = table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0)
+        text = "".join(f"<p>{html.escape(one)}</p>" for one in sentences)
+        head = html.escape(f"Largest gap: {'; '.join(gaps)} at {self.confidence:.4g}")
+        return f"<div><p><strong>{head}</strong></p>{written}{text}</div>"
 
     def to_json(self) -> str:
         """The measurement as JSON text."""

@@ -154,6 +154,35 @@ def expected_upper_bounds(
     return found
 
 
+#: A measurement shows a limit in four of five repetitions if the gap is this many standard errors below what would
+#: show it in every second one: the 80% quantile of the normal distribution.
+POWER = 0.8416
+#: One-sided bounds hold at 95%: so many standard errors.
+ONE_SIDED = 1.6449
+
+
+def tolerance_for_limit(
+    limit: float, rows: int, counts: PublicCounts, notion: Any, epsilon: float, delta: float
+) -> float | None:
+    """Largest gap for which a measurement is expected to show, 4 times out of 5, that the limit is met.
+
+    None if even a gap of 0 would not do. Groups are of equal sizes, the one-sided bound holds at 95%, and the shares of
+    labels are those of ``counts``.
+
+    Parameters
+    ----------
+    rows : int
+        Of the measurement.
+    epsilon, delta : float
+        Its budget.
+    """
+    by_class = np.maximum(1, np.rint(counts.labels * rows / counts.rows)).astype(int).tolist()
+    measured = PublicCounts.of_classes(by_class, counts.groups, counts.classes or (0, 1))
+    bound = expected_upper_bounds([measured.rows // counts.groups], measured, notion, epsilon, delta)[0]
+    most = limit - bound * (1 + POWER / ONE_SIDED)
+    return math.floor(most * 1000) / 1000 if most >= 0.001 else None
+
+
 def _shares(size: int, counts: PublicCounts) -> NDArray[np.float64]:
     """(G,): share of all rows of each group, the first of this size."""
     others = (counts.rows - size) / (counts.groups - 1)

@@ -109,6 +109,12 @@ def as_binary(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[Array, Array]:
     return (truth == positive).astype(np.float64), (decided == positive).astype(np.float64)
 
 
+def positive_label(y_true: Any, y_pred: Any, pos_label: Any) -> tuple[set[Any], Any]:
+    """The two labels, and the positive one of them."""
+    found = _distinct("y_true", y_true) | _distinct("y_pred", y_pred)
+    return found, _positive_label(found, pos_label)
+
+
 def _positive_label(found: set[Any], pos_label: Any) -> Any:
     if pos_label is not None:
         found = found | {pos_label}

@@ -4,7 +4,8 @@ A saved classifier or regressor is a folder with ``model.json`` and, beside it, 
 the base model and correction of engine ``post-processing`` (``justitia.persistence.rule``); ``model.json`` holds the
 hashes of the others.
 The folder holds public facts and what ``fit`` released: neither the sensitive attribute nor a noise seed is written. If
-the model has no finite epsilon, its history, multipliers and correction are exact; each column of the history says so.
+the model has no finite epsilon, its history, prices, multipliers and correction are exact; each column of the history
+says so.
 """
 
 from __future__ import annotations
@@ -50,11 +51,18 @@ FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}
 MAX_TOTAL_BYTES = 2**30
 #: Longest class label, and bytes of all of them at most.
 MAX_LABEL_LENGTH, MAX_LABEL_BYTES = 10_000, 2**26
+#: Columns of price lists: of two classes, of more, and of numbers; and rows of one at most.
+_PRICE_ENDS = ["violation", "violation_stderr", "corrected", "deployed"]
+PRICE_COLUMNS = tuple(
+    ["tolerance", *quality, *_PRICE_ENDS]
+    for quality in (("accuracy", "auc", "positive_rate"), ("accuracy",), ("r2", "rmse"))
+)
+MAX_PRICES = 1_000
 #: Constructor arguments that are written, as far as a model has them; a loaded model has the default of others (module,
 #: plan). The noise seed is never written: whoever had the file and the seed could subtract the noise.
 PARAMETERS = (
     *("notion", "epsilon", "delta", "tolerance", "ratio", "groups", "engine", "base", "threshold", "class_weight"),
-    *("costs", "quota", "at", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
+    *("costs", "quota", "at", "randomize", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
 )
 #: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
 REQUIRED_KEYS = {
@@ -233,8 +241,10 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
     for column in model.history_columns_:
         values = model.history_[column.name].tolist()
         history.append(asdict(column) | {"values": to_json_value(values)})
+    association = getattr(model, "feature_association_", None)
     return {
         "format": FORMAT,
+        "association": None if association is None else _association(association),
         "task": task.kind,
         "classes": None if task == NUMBER else _classes(model.classes_),
         "n_features": int(model.n_features_in_),
@@ -254,7 +264,46 @@ def _facts(model: BaseEstimator) -> dict[str, Any]:
             "values": model.dual_.to_numpy().tolist(),
         },
         "history": history,
+        "price": _price_columns(model),
     }
+
+
+def _association(table: pd.DataFrame) -> dict[str, Any]:
+    """How far groups differ in each feature: names, and numbers by feature and group."""
+    features, groups = (list(dict.fromkeys(table.index.get_level_values(name))) for name in ("feature", "group"))
+    columns = {name: to_json_value(table[name].tolist()) for name in ("difference", "stderr")}
+    return {"features": features, "groups": groups, **columns}
+
+
+def _read_association(facts: Any) -> pd.DataFrame | None:
+    if facts is None:
+        return None
+    names = [list(map(str, facts[name])) for name in ("features", "groups")]
+    if any(len(facts[name]) != len(names[0]) * len(names[1]) for name in ("difference", "stderr")):
+        raise ValueError("expected one difference for each feature and group, got others.")
+    index = pd.MultiIndex.from_product(names, names=["feature", "group"])
+    columns = {name: np.array(from_json_value(facts[name]), dtype=np.float64) for name in ("difference", "stderr")}
+    return pd.DataFrame(columns, index=index)
+
+
+def _price_columns(model: BaseEstimator) -> dict[str, list[Any]] | None:
+    """The price list by column; None of a model without one."""
+    table: pd.DataFrame | None = getattr(model, "price_", None)
+    return None if table is None else {str(name): to_json_value(table[name].tolist()) for name in table}
+
+
+def _read_price(columns: Any) -> pd.DataFrame:
+    """The price list of a file, after its columns were checked."""
+    if list(columns) not in PRICE_COLUMNS or len({len(values) for values in columns.values()}) != 1:
+        raise ValueError("expected the columns of a price list, got others.")
+    read = {name: [from_json_value(one) for one in values] for name, values in columns.items()}
+    for name, values in read.items():
+        kind = bool if name in ("corrected", "deployed") else float
+        if len(values) > MAX_PRICES or not all(type(one) is kind for one in values):
+            raise ValueError("expected numbers and truth values in a price list, got others.")
+    if sum(read["deployed"]) != 1:
+        raise ValueError("expected one deployed row in a price list, got another number.")
+    return pd.DataFrame(read)
 
 
 def _classes(labels: NDArray[Any]) -> dict[str, Any]:
@@ -274,7 +323,7 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     if costs is not None:
         kept["costs"] = np.asarray(costs, dtype=np.float64)
     kept["random_state"] = chosen["random_state"] if isinstance(chosen["random_state"], int) else None
-    for name in ("epsilon", "delta", "threshold", "tolerance", "ratio", "quota"):
+    for name in ("epsilon", "delta", "threshold", "tolerance", "ratio", "quota", "randomize"):
         if isinstance(kept.get(name), numbers.Real):
             kept[name] = float(kept[name])
     return {name: to_json_value(value) for name, value in kept.items()}
@@ -389,8 +438,11 @@ def _fitted(facts: dict[str, Any]) -> tuple[dict[str, Any], Task]:
     if task != NUMBER:  # one for every rate; format 3 has one for all
         each = tolerance if tolerances is None else [float(from_json_value(one)) for one in tolerances]
         found["tolerances_"] = pd.Series(each, index=dual["events"])
+    if facts.get("price") is not None:  # not of a network, nor of an earlier version
+        found["price_"] = _read_price(facts["price"])
     return found | {
         "tolerance_": tolerance,
+        "feature_association_": _read_association(facts.get("association")),
         "distance_": None if facts["distance"] is None else from_json_value(facts["distance"]),
         "groups_": from_json_value(facts["groups"]),
         "plan_": _load_plan(**facts["plan"]),

@@ -85,6 +85,11 @@ def to_onnx(model: TabularEstimator, path: Path | str, *, missing: str = "", exa
         raise ImportError(_MISSING) from None
     if not isinstance(missing, str):
         raise TypeError(f"expected missing to be text, got {type(missing).__name__!r}; pass, for example, missing=''.")
+    if getattr(getattr(model, "rule_", None), "coin", None) is not None:
+        raise ValueError(
+            f"expected a model with randomize=0, got {model.randomize:g}: its coin is a hash that ONNX cannot compute; "
+            "fit without it, or use predict."
+        )
     graph = onnx_graph.Graph()
     encoder: TabularEncoder | None = getattr(model, "encoder_", None)
     if encoder is not None:

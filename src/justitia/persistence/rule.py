@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from justitia.learners.base import Base
 from justitia.learners.calibration import AnyCalibration, Calibration, LinearCalibration, VectorScaling
 from justitia.persistence.base import Files, base_from_files, base_to_files
+from justitia.postprocessing.coin import KEY_BYTES, Coin
 from justitia.postprocessing.correction import ClassRule, Correction, Levels, Rule
 from justitia.postprocessing.number_notions import NUMBER_NOTIONS, EqualDistributions, NumberNotion
 from justitia.postprocessing.number_rule import NumberRule
@@ -53,7 +54,10 @@ def _binary_parts(rule: Rule) -> tuple[dict[str, Any], Arrays]:
     mend, arrays = rule.calibration, _arrays(rule.correction)
     if rule.levels is not None and arrays:  # a model of scores
         arrays |= {"levels": rule.levels.at, "each": _outputs(rule.levels.corrections)}
-    return {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}, arrays
+    facts: dict[str, Any] = {"calibration": [mend.alpha, mend.beta, mend.gamma], "threshold": rule.threshold}
+    if rule.coin is not None:
+        facts["coin"] = {"width": rule.coin.width, "key": rule.coin.key.hex()}
+    return facts, arrays
 
 
 def _class_parts(rule: ClassRule) -> tuple[dict[str, Any], Arrays]:
@@ -152,8 +156,9 @@ def _binary_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base) -> Rule:
     threshold = float(facts["threshold"])
     if not 0 < threshold < 1:
         raise ValueError("expected a threshold between 0 and 1, got another.")
+    coin = _coin(facts.get("coin"))
     if not arrays:
-        return Rule(base, calibration, Correction(), threshold)
+        return Rule(base, calibration, Correction(), threshold, coin=coin)
     units, count = arrays["hidden"].shape[-1], len(arrays.get("levels", ()))
     of_levels = {"levels": (count,), "each": (count, units + 1, 2)} if count else {}
     _check_shapes(arrays, 3, {"out": (units + 1, 2), **of_levels})
@@ -161,7 +166,16 @@ def _binary_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base) -> Rule:
     if count:
         at = _rising(arrays.pop("levels"))
         levels = Levels(at, _corrections(arrays, arrays.pop("each")))
-    return Rule(base, calibration, Correction(**arrays), threshold, levels)
+    return Rule(base, calibration, Correction(**arrays), threshold, levels, coin)
+
+
+def _coin(facts: Mapping[str, Any] | None) -> Coin | None:
+    if facts is None:
+        return None
+    (width,), key = _finite([facts["width"]], (1,)).tolist(), bytes.fromhex(facts["key"])
+    if not 0 < width <= 1 or len(key) != KEY_BYTES:
+        raise ValueError("expected the width of a band and a key of its length, got others.")
+    return Coin(width, key)
 
 
 def _class_rule(facts: Mapping[str, Any], arrays: Arrays, base: Base, classes: int) -> ClassRule:

@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration, VectorScaling
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side
 
 Array = NDArray[np.float64]
@@ -365,6 +366,8 @@ class Rule:
     threshold : float
     levels : Levels, optional
         Corrections at many thresholds, of a model with ``at="scores"``.
+    coin : Coin, optional
+        Moves the line row by row.
     """
 
     def __init__(
@@ -374,9 +377,10 @@ class Rule:
         correction: Correction,
         threshold: float,
         levels: Levels | None = None,
+        coin: Coin | None = None,
     ) -> None:
         self.base, self.calibration, self.correction, self.threshold = base, calibration, correction, threshold
-        self.levels = levels
+        self.levels, self.coin = levels, coin
 
     def base_probability(self, inputs: Inputs) -> Array:
         """(m,): eta, before the correction."""
@@ -388,7 +392,12 @@ class Rule:
         if self.levels is not None:
             return 2 * (self.levels.probability(inputs.numbers, eta) - self.threshold)
         gain = 2 * (eta - self.threshold)
-        return clip_to_decision_side(gain, gain - self.correction(inputs.numbers, eta))
+        return clip_to_decision_side(gain, self.corrected(inputs.numbers, eta))
+
+    def corrected(self, numbers: NDArray[np.float32], eta: Array) -> Array:
+        """(m,): gain less correction, and less what the coin adds to the line; positive is a positive decision."""
+        found: Array = 2 * (eta - self.threshold) - self.correction(numbers, eta)
+        return found if self.coin is None else found - self.coin(numbers)
 
     def probability(self, margin: Array) -> Array:
         """(m,): between 0 and 1, from the margin."""

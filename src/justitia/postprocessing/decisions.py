@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.notions import RateTable
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import moved_probability
 from justitia.postprocessing.dual import best_action
 from justitia.postprocessing.features import ALIGNED
 from justitia.postprocessing.memberships import Memberships
 from justitia.postprocessing.prefix_sums import PrefixFactor
+from justitia.postprocessing.proxies import AveragedMemberships
 from justitia.privacy.noise_grid import to_nearest
 from justitia.rows.source import Block, IntArray
 
@@ -56,7 +58,7 @@ class DecisionRule:
 
     Parameters
     ----------
-    memberships : Memberships
+    memberships : Memberships or AveragedMemberships
     prices : ndarray (T, S Y, G, D)
         What p(a, y | x) is multiplied by in t, for each level.
     gains : Gains
@@ -64,13 +66,16 @@ class DecisionRule:
         What every row pays for an action.
     digest : str
         A name of these decisions, by which a block finds them again.
+    coin : Coin, optional
+        Moves the line row by row.
     """
 
-    memberships: Memberships
+    memberships: Memberships | AveragedMemberships
     prices: Array
     gains: Gains
     quota: Array
     digest: str
+    coin: Coin | None = None
 
     def decide(self, block: Block) -> tuple[NDArray[np.int64], Array | None]:
         """(T, m) actions, and the memberships that they are made of unless the block has the decisions already."""
@@ -80,6 +85,8 @@ class DecisionRule:
         q, p = self.memberships.by_label(block), probabilities(block)
         correction = self._correction(block, q, p)
         margins = self.gains(prediction(block)) - correction - self.quota
+        if self.coin is not None:
+            margins = margins - self.coin(block.X)[:, None]
         if len(margins) == 1:
             decided = best_action(margins[0])[None]
         else:

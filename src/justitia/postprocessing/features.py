@@ -1,9 +1,9 @@
 """Public rows of the first release: features that may tell the groups apart, as rows of norm at most 1.
 
 A row holds a constant, the row's features, a public representation of it and its score: probabilities and log-odds of
-a base model, or a network's last hidden layer and its logit. The columns come in one block per label, or once with the
-label as one more column, or as K - 1 columns of K classes. Everything here is a function of features, labels and a
-public model.
+a base model, or a network's last hidden layer and its logit; and public proxies of the group if there are any. The
+columns come in one block per label, or once with the label as one more column, or as K - 1 columns of K classes.
+Everything here is a function of public columns, labels and a public model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import logit
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from justitia.privacy.rows import placed_chunks
+from justitia.postprocessing.association import FeatureColumns
 from justitia.rows.source import Block
 from justitia.training.diagnostics import missing_by_label
 
@@ -34,6 +34,8 @@ MOST_FEATURES = 128
 SAMPLE = 20_000
 #: Share of rows that keep their length; longer ones are shortened to the bound.
 KEPT = 0.8
+#: Length of the proxies in a row; that of the other parts is about 1. The others become 3% shorter by it.
+PROXY_LENGTH = 0.5
 #: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
 #: the same to the last bit in every block, process and engine.
 ALIGNED = 2048
@@ -60,6 +62,45 @@ def label_codes(labels: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class ProxyPart:
+    """Proxies in a row: standardised columns or, of very many, their principal components.
+
+    Attributes
+    ----------
+    centre, scale : ndarray (r,)
+    axes : ndarray (r, k), optional
+    """
+
+    centre: Array
+    scale: Array
+    axes: Array | None
+
+    @classmethod
+    def fit(cls, proxy: Array | None) -> ProxyPart | None:
+        """Learn means and scales from rows of the sample; None if there are no proxies."""
+        if proxy is None:
+            return None
+        wide = proxy.astype(np.float64)  # entries may be as large as single precision has them
+        centre, stddev = wide.mean(0), wide.std(0)
+        scale = np.where(stddev > 0, stddev, 1.0)
+        return cls(centre, scale, _principal_axes(np.clip((wide - centre) / scale, -CUT, CUT)))
+
+    @property
+    def width(self) -> int:
+        """Number of its columns."""
+        return len(self.scale) if self.axes is None else int(self.axes.shape[1])
+
+    def __call__(self, block: Block) -> Array:
+        """(m, k): of rows of a block, each of length about ``PROXY_LENGTH``."""
+        if block.proxy is None:
+            raise ValueError("expected rows with the proxies of the fit, got none; pass them again.")
+        columns = np.clip((block.proxy.astype(np.float64) - self.centre) / self.scale, -CUT, CUT)
+        parts = columns if self.axes is None else aligned_product(block.first, columns, self.axes)
+        found: Array = parts * (PROXY_LENGTH / columns.shape[1] ** 0.5)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class PublicRows:
     """Row function of the moments: public rows of norm at most 1.
 
@@ -72,6 +113,7 @@ class PublicRows:
         One block of columns per label; otherwise labels are columns of their own, for fewer sums and less noise.
     labels : int
         Number of labels Y. Rows of a block with public strata have the label Y s + y.
+    proxy : ProxyPart, optional
     """
 
     represent: Represent
@@ -85,10 +127,11 @@ class PublicRows:
     length: float
     width: int
     labels: int = 2
+    proxy: ProxyPart | None = None
 
     @classmethod
     def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True, labels: int = 2) -> PublicRows:
-        """Learn means, scales and lengths from rows of the sample."""
+        """Learn means, scales and lengths from rows of the sample; proxies are a part of the rows if it has some."""
         chosen = np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample))).astype(np.int64)
         some = sample.take(chosen)
         flat = some.X.reshape(len(some), -1).astype(np.float32, copy=False)
@@ -101,7 +144,8 @@ class PublicRows:
             max(float(np.linalg.norm(hidden, axis=1).mean()), 1e-6),
             CUT * max(float(np.abs(scores).mean()), 1e-6),
         )
-        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0)
+        proxy = ProxyPart.fit(some.proxy)
+        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0, proxy=proxy)
         base = made._base(some)
         label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
         length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
@@ -120,14 +164,15 @@ class PublicRows:
     def label_free(self, block: Block) -> Array:
         """(m, columns): rows before the label is put in; with it they have norm at most 1."""
         base = self._base(block)
-        for rows in (base[at : at + ALIGNED] for at in range(0, len(base), ALIGNED)):
+        for at in range(0, len(base), ALIGNED):
+            rows = base[at : at + ALIGNED]
             norms = _norms(rows)
             if not np.isfinite(norms).all():  # a network may diverge
                 np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
                 norms = _norms(rows)
             if not self.blocks:
                 norms = np.hypot(norms, rows[:, :1])  # the label's columns are as long as the constant
-            rows /= np.maximum(norms, np.float32(1.0))
+            np.divide(rows, np.maximum(norms, np.float32(1.0)), out=rows)
         return base
 
     def by_label(self, weights: Array) -> list[Array]:
@@ -146,6 +191,25 @@ class PublicRows:
         """(width,): for each column, the position of the constant of its block."""
         block = self.width // self.labels if self.blocks else self.width
         return np.arange(self.width) // block * block
+
+    def proxies(self) -> NDArray[np.bool_]:
+        """(width,): whether a column is one of the proxies."""
+        found = np.zeros(self.width, dtype=np.bool_)
+        if self.proxy is not None:
+            columns = self.width // self.labels if self.blocks else self.width - self.labels + 1
+            starts = np.arange(self.labels if self.blocks else 1)[:, None] * columns
+            found[starts + np.arange(columns - self.proxy.width, columns)] = True
+        return found
+
+    def feature_columns(self) -> FeatureColumns:
+        """Where the features are in these rows."""
+        labels = self.labels if self.blocks else 1
+        width = self.width // self.labels if self.blocks else self.width
+        features = len(self.centre)
+        axes = np.eye(features) if self.axes is None else self.axes.astype(np.float64)
+        starts = np.arange(labels) * width
+        columns = starts[:, None] + 1 + np.arange(axes.shape[1])
+        return FeatureColumns(starts, columns, axes, features**0.5)
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
@@ -169,20 +233,20 @@ class PublicRows:
         """(m, columns): constant, features, representation and score, each part of length about 1."""
         flat = block.X.reshape(len(block), -1).astype(np.float32, copy=False)
         hidden, scores = self.represent(block)
-        scores = np.clip(scores.reshape(len(block), -1) / self.score_length, -1, 1)
+        scores = scores.reshape(len(block), -1)
         hidden = hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes)
-        rotated = None
-        if self.axes is not None:
-            rotated = aligned_product(block.first, self._standardised(flat), self.axes)
-        width = flat.shape[1] if self.axes is None else self.axes.shape[1]
-        base = np.empty((len(block), 1 + width + hidden.shape[1] + scores.shape[1]), dtype=np.float32)
+        rest = [hidden / self.hidden_length, np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5]
+        rest += [] if self.proxy is None else [self.proxy(block)]
+        rotated = self.axes is not None
+        features = aligned_product(block.first, self._standardised(flat), self.axes) if rotated else flat
+        width = 1 + features.shape[1]
+        base = np.empty((len(block), width + sum(one.shape[1] for one in rest)), dtype=np.float32)
+        np.concatenate(rest, axis=1, out=base[:, width:], casting="same_kind")
         for at in range(0, len(block), ALIGNED):  # so few that they stay in the processor's cache
             rows = slice(at, at + ALIGNED)
-            features = self._standardised(flat[rows]) if rotated is None else rotated[rows]
+            some = features[rows] if rotated else self._standardised(features[rows])
             base[rows, 0] = 1
-            base[rows, 1 : 1 + width] = features / np.float32(flat.shape[1] ** 0.5)
-            base[rows, 1 + width : -scores.shape[1]] = hidden[rows] / self.hidden_length
-            base[rows, -scores.shape[1] :] = scores[rows] / scores.shape[1] ** 0.5
+            base[rows, 1:width] = some / np.float32(flat.shape[1] ** 0.5)
             base[rows] /= np.float32(self.length)
         return base
 

@@ -74,10 +74,16 @@ def fit_memberships(rows: Array, sums: Array, *, ridge: Array, start: Array | No
     sums : ndarray (C, d)
         Noised sums over each category, "not given" among them; they add up to the total of the rows.
     ridge : ndarray (d,)
-        The rho of each column.
+        The rho of each column; where it is infinite, the weights are 0.
     start : ndarray (C, d), optional
         Where to start; zero means equal memberships.
     """
+    used = np.isfinite(ridge)
+    if not used.all():
+        weights = np.zeros(sums.shape)
+        first = None if start is None else start[:, used]
+        weights[:, used] = fit_memberships(rows[:, used], sums[:, used], ridge=ridge[used], start=first)
+        return weights
     ridge = ridge.astype(np.float64) + RIDGE_PER_ROW * len(rows)
     rows = rows.astype(np.float64) if rows.size <= SMALL else rows
     factor = _whitening(rows, ridge)
@@ -85,11 +91,11 @@ def fit_memberships(rows: Array, sums: Array, *, ridge: Array, start: Array | No
     narrow = inverse.astype(rows.dtype)
     white = [narrow @ rows[first : first + CHUNK].T for first in range(0, len(rows), CHUNK)]
     objective = _Objective(white, inverse, sums.astype(np.float64), ridge)
-    first = np.zeros(sums.shape) if start is None else start.astype(np.float64) @ factor
+    V = np.zeros(sums.shape) if start is None else start.astype(np.float64) @ factor
     options: Any = {"maxiter": MAX_ITERATIONS, "gtol": PRECISION, "ftol": 0.0, "maxcor": 20}
-    found: Any = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options)
-    weights: Array = found.x.reshape(first.shape) @ inverse
-    return weights
+    found: Any = minimize(objective, V.ravel(), jac=True, method="L-BFGS-B", options=options)
+    solved: Array = found.x.reshape(V.shape) @ inverse
+    return solved
 
 
 def _whitening(rows: Array, ridge: Array) -> Array:
@@ -123,7 +129,14 @@ class _Objective:
 
 
 def ridges(
-    sums: Array, total: Array, rows: NDArray[Any], constant: NDArray[np.int64], n: int, stddev: float, share: float
+    sums: Array,
+    total: Array,
+    rows: NDArray[Any],
+    constant: NDArray[np.int64],
+    n: int,
+    stddev: float,
+    share: float,
+    optional: NDArray[np.bool_] | None = None,
 ) -> Array:
     """(d,): the ridge of each column.
 
@@ -143,6 +156,8 @@ def ridges(
         Standard deviation of the noise of a sum.
     share : float
         Ridge of a column whose sums differ from noise, as a share of the variance of the noise.
+    optional : ndarray of bool (d,), optional
+        Columns that are left out, by an infinite ridge, where their sums cannot be told from noise.
     """
     mean = total / np.maximum(total[constant], 1e-12)
     squares = np.zeros(len(mean))
@@ -154,8 +169,10 @@ def ridges(
     chance = part * (1 - part) * squares + stddev**2 * (1 + mean**2)
     statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
     informative = (statistic > 2 * math.log(len(total))) | (constant == np.arange(len(total)))
-    idle = max(share, IDLE * int((~informative).sum()))
-    return np.maximum(np.where(informative, share, idle) * stddev**2, LEAST_RIDGE)
+    left_out = np.zeros(len(total), dtype=np.bool_) if optional is None else optional & ~informative
+    idle = max(share, IDLE * int((~informative & ~left_out).sum()))
+    found = np.maximum(np.where(informative, share, idle) * stddev**2, LEAST_RIDGE)
+    return np.where(left_out, np.inf, found)
 
 
 def _shares(logits: Array) -> Array:

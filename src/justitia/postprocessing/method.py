@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from justitia.goals import Goal
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.privacy.interface import Vault
@@ -30,10 +31,12 @@ class PostProcessing(Method):
     problem : Problem
     seed : int
         Of public randomness.
+    coin : Coin, optional
+        For rows near the line between two decisions.
     """
 
-    def __init__(self, base: Base, inputs: Inputs, problem: Problem, seed: int) -> None:
-        self.base, self.inputs, self.problem, self.seed = base, inputs, problem, seed
+    def __init__(self, base: Base, inputs: Inputs, problem: Problem, seed: int, coin: Coin | None = None) -> None:
+        self.base, self.inputs, self.problem, self.seed, self.coin = base, inputs, problem, seed, coin
         self.calibration: AnyCalibration = identity_calibration(problem.task)
         self._eta: NDArray[np.float64] | None = None
         self._deployed: NDArray[np.float64] | None = None  # by the base that is deployed; a quota is exact for it
@@ -48,14 +51,15 @@ class PostProcessing(Method):
         return self.base.describe()
 
     def goal_facts(self) -> tuple[Any, ...]:
-        """Rates and their table, ratio, quota, costs, and strata."""
+        """Rates and their table, ratio, quota, costs, strata, and the coin if there is one."""
         problem, goal = self.problem, self.problem.goal
         quota = None if goal.quota is None else goal.quota.tolist()
         costs = None if problem.costs is None else problem.costs.tolist()
         digest = hashlib.sha256()
         for array in (problem.codes, goal.table.events, goal.table.values):
             digest.update(np.ascontiguousarray(array).tobytes())
-        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, digest.hexdigest()
+        coin = () if self.coin is None else (self.coin,)
+        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, digest.hexdigest(), *coin
 
     def prepare(self, bar: Bar) -> None:
         """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""
@@ -78,7 +82,7 @@ class PostProcessing(Method):
         if self._eta is None:
             raise ValueError("expected a base that has learned, got none; call prepare first.")
         model = (self.base, self.calibration, self.inputs)
-        return PostProcessingRun(plan, self.problem, vault, self._eta, model, tolerance, self._deployed)
+        return PostProcessingRun(plan, self.problem, vault, self._eta, model, tolerance, self._deployed, self.coin)
 
 
 @dataclass(frozen=True, eq=False)

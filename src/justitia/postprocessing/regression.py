@@ -22,6 +22,7 @@ from justitia.postprocessing.number_rows import NumberMemberships, NumberRows
 from justitia.postprocessing.number_rule import NumberRule, scale
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.predictions import EvaluatePredictions, NumberEvaluation, PredictionRows, PredictionRule
+from justitia.postprocessing.price import FEWEST_TOLERANCES, TOLERANCES
 from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, sum_stddev
 from justitia.privacy.interface import Vault
 from justitia.rows.source import Block
@@ -180,8 +181,9 @@ class NumberRun(CorrectionRun):
             levels = self.notion.refined(f, self._share, self.plan.levels)
             self._put_notion(levels)
         self._lams = self._solution()
+        # No check will say how far the posteriors of the sample are off.
         is_estimate = self.source.n > len(self.problem) or self.notion.reads_target
-        if not self._queries and is_estimate:  # no check will say how far the posteriors of the sample are off
+        if not self._queries and is_estimate and not self._on_sample:
             self._evaluate()
             self._lams = self._solution()
         return self._lams.T.copy()
@@ -297,6 +299,28 @@ class NumberRun(CorrectionRun):
             return None
         gap = self.gap(self.deployed_scores())
         return None if gap is None else largest_gap(gap)
+
+    def priced_tolerances(self) -> tuple[float, ...]:
+        """In units of the rates: shares, or two digits of what is usual there."""
+        grid = TOLERANCES if self.notion.power == 1 else FEWEST_TOLERANCES
+        if self.notion.power == 0:
+            return grid
+        return tuple(float(f"{one * self.unit * self._usual:.2g}") for one in grid)
+
+    def quality(self, scores: Array) -> dict[str, float]:
+        """R2, and the root of the mean squared error in units of the target."""
+        return {"r2": self.r2(scores), "rmse": math.sqrt(self._loss(scores))}
+
+    def estimated_violation(self, scores: Array) -> tuple[float, float]:
+        """The largest difference between two groups."""
+        low, high = self.method.bounds
+        known = self.notion.estimated(self._known(), np.clip((scores - low) / (high - low), 0.0, 1.0))
+        found = [self.unit * float(np.ptp(known + added, axis=1).max()) for added in (self._added(), self._shift)]
+        return found[0], found[1]
+
+    def distance_between(self, scores: Array, others: Array) -> float:
+        """Mean absolute difference, in units of the target."""
+        return float(self._share @ np.abs(scores - others))
 
     def rate_names(self) -> tuple[str, ...]:
         """Names of the K rates."""

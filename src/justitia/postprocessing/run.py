@@ -21,13 +21,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, NoisyEstimateWarning
+from justitia.postprocessing.association import association_table
 from justitia.postprocessing.correction import Distillation
 from justitia.postprocessing.decisions import ColumnSums, Ones
 from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
 from justitia.postprocessing.plan import PostProcessingPlan
+from justitia.postprocessing.price import PricedPoints
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.privacy.noise_grid import exact_sum_step
@@ -158,6 +161,7 @@ class CorrectionRun(Run):
 
     #: What predictions of the base model are called in a checkpoint.
     predictions_name: ClassVar[str]
+    _lams: Array  # of all levels or rates
 
     def __init__(self, plan: PostProcessingPlan, problem: Problem, vault: Vault, sample: Block, tolerance: Any) -> None:
         self.plan, self.problem, self.source, self.vault = plan, problem, problem.source, vault
@@ -169,6 +173,7 @@ class CorrectionRun(Run):
         self._rows: Any = None  # row function of the moments
         self._n_rates = 0  # K
         self._answer: Array | None = None  # (G, width), noised: the moments
+        self._total: Array | None = None  # (width,), public: the same sums over all rows
         self._memberships: Any = None
         self._counted: Array | None = None  # (G,), noised, by the sums themselves
         self._sizes: Array = np.ones((0, 0))  # (G, ...), noised, by the memberships
@@ -177,6 +182,8 @@ class CorrectionRun(Run):
         self._history: list[dict[str, Any]] = []
         self._distilled: dict[str, Distillation] = {}  # shared by the runs of a curve
         self._deployed: Any = None
+        self._on_sample = False  # a point of the price list makes no pass over the other rows
+        self._points: PricedPoints | None = None  # of the price list, shared by the runs of a curve
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -220,18 +227,34 @@ class CorrectionRun(Run):
     def _fit_memberships(self) -> None:
         """Soft memberships that agree with the moments."""
         assert self._answer is not None  # noqa: S101 - released before
-        answer, n, step = self._answer, self.source.n, exact_sum_step(2.0 * self.source.n)
-        total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
+        answer, n, total = self._answer, self.source.n, self._moments_total()
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
-        ridge = ridges(answer, total, sample, self._rows.constants(), n, self._moments_stddev, self.plan.ridge)
+        constants, optional = self._rows.constants(), self._optional_columns()
+        ridge = ridges(answer, total, sample, constants, n, self._moments_stddev, self.plan.ridge, optional)
         sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
 
         def expected(weights: Array) -> Array:
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
 
         self._use(fit_to_all_rows(sample, sums, ridge=ridge, n=n, expected=expected))
+
+    def _moments_total(self) -> Array:
+        """(width,): public sums of the rows of the moments over all rows; computed once."""
+        if self._total is None:
+            step = exact_sum_step(2.0 * self.source.n)
+            self._total = self.source.run(ColumnSums(self._rows, step)).astype(np.float64) * step
+        return self._total
+
+    def association(self, names: Sequence[str]) -> pd.DataFrame | None:
+        """How far groups differ in each feature, from the moments that were released; None before the release."""
+        if self._answer is None or self._counted is None:
+            return None
+        n, total = self.source.n, self._moments_total()
+        groups = [str(name) for name in self.vault.group_names]
+        difference, noise = self._rows.feature_columns().differences(self._answer, total, self._moments_stddev)
+        return association_table(difference, noise, self._counted, n, groups, names)
 
     def _check(self) -> None:
         """Release the group sums of the current decisions, and compare them with the membership estimate."""
@@ -255,12 +278,35 @@ class CorrectionRun(Run):
         step = exact_sum_step(2.0 * self.source.n * max(self.source.max_weight, 1e-300))
         return self.source.run(work(self._rule(), step)).astype(np.float64) * step
 
-    def at(self, tolerance: float) -> Self:
+    def at(self, tolerance: Any) -> Self:
         """A run on the same answers with this tolerance; it queries nothing."""
         follower = copy.copy(self)
         follower._given, follower._queries, follower._history = tolerance, False, []
         follower._deployed, follower._follows = None, True
         return follower
+
+    def solved_at(self, tolerance: float, start: Array | None) -> tuple[Self, Array]:
+        """A run on the same answers with this tolerance, and its multipliers; solved on the sample alone."""
+        point = self.at(self.tolerances_at(tolerance))
+        point._on_sample = True
+        lam = point._solve(np.zeros((self._groups, self._n_rates)) if start is None else start)
+        return point, lam
+
+    def price(self) -> pd.DataFrame | None:
+        """Quality against violation along a grid of tolerances; it queries nothing."""
+        if self._points is None:
+            self._points = PricedPoints.from_run(self)
+        return self._points.table(self)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether anything is corrected."""
+        return bool(self._lams.any())
+
+    @property
+    def listed_tolerance(self) -> float:
+        """The tolerance in force, as the price list has it."""
+        return self.tolerance
 
     @property
     def _few(self) -> float:
@@ -268,6 +314,10 @@ class CorrectionRun(Run):
         return -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
 
     # -- what a target says -------------------------------------------------------------------------------------
+
+    def _optional_columns(self) -> NDArray[np.bool_] | None:
+        """(width,): columns of the moments that memberships leave out where noise may explain their sums."""
+        return None
 
     @abstractmethod
     def _count(self, answer: Array, total: Array) -> Array:
@@ -303,6 +353,30 @@ class CorrectionRun(Run):
     @abstractmethod
     def _loss(self, scores: Array) -> float:
         """Public loss of scores of the sample."""
+
+    @abstractmethod
+    def base_scores(self) -> Array:
+        """Scores or predictions of the sample by the base model, out of fold."""
+
+    @abstractmethod
+    def priced_tolerances(self) -> Sequence[float]:
+        """Tolerances of the price list, loosest first; none where a point takes too long."""
+
+    def tolerances_at(self, tolerance: float) -> Any:
+        """What a tolerance of the price list is for every rate."""
+        return tolerance
+
+    @abstractmethod
+    def quality(self, scores: Array) -> dict[str, float]:
+        """How good scores of the sample are, by public targets."""
+
+    @abstractmethod
+    def estimated_violation(self, scores: Array) -> tuple[float, float]:
+        """By memberships and checks, and by memberships alone; of several rates, the one farthest beyond its limit."""
+
+    @abstractmethod
+    def distance_between(self, scores: Array, others: Array) -> float:
+        """How much decisions or predictions of the sample differ; 0 where they are the same."""
 
     # -- record and checkpoint ----------------------------------------------------------------------------------
 

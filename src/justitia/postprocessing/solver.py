@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.exceptions import Diagnostic
+from justitia.exceptions import Diagnostic, Notice
 from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
+from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import (
     NOTHING,
     UNITS,
@@ -55,6 +56,8 @@ from justitia.postprocessing.memberships import (
 )
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.prefix_sums import even_bounds
+from justitia.postprocessing.price import FEW_TOLERANCES, FEWEST_TOLERANCES, TOLERANCES
+from justitia.postprocessing.proxies import average_over_proxies
 from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, noise_warnings
 from justitia.privacy.interface import Vault
 from justitia.rows.source import Block
@@ -181,6 +184,8 @@ class PostProcessingRun(CorrectionRun):
         standard errors.
     deployed : ndarray (n,), optional
         p(y = 1 | x) of the sample by the base that is deployed, for which a quota is exact.
+    coin : Coin, optional
+        For rows near the line between two decisions.
 
     Guarantee
     ---------
@@ -200,9 +205,12 @@ class PostProcessingRun(CorrectionRun):
         model: tuple[Base, Any, Inputs],
         tolerance: float | Array | None,
         deployed: Array | None = None,
+        coin: Coin | None = None,
     ) -> None:
-        sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta)
+        sample = Block(0, problem.X.reshape(len(problem), -1), problem.codes, problem.weight, eta, proxy=problem.proxy)
         super().__init__(plan, problem, vault, sample, tolerance)
+        self._coin = coin
+        self._tossed: Array = np.zeros(len(eta)) if coin is None else coin(sample.X)  # what it adds to the line
         self._goal, self.model, self.eta, self._deployed_eta = problem.goal, model, eta, deployed
         self._table, source = self._goal.table, self.source
         self._n_rates = len(self._table.names)
@@ -270,13 +278,27 @@ class PostProcessingRun(CorrectionRun):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = Memberships(self._rows, weights)
-        joint = self._joint(self._memberships.by_label(self._sample))
+        known = Memberships(self._rows, weights)
+        if self._uses_proxies(weights):
+            all_rows = self.source.n == len(self.problem)
+            self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
+        else:
+            self._memberships, q = known, known.by_label(self._sample)
+        joint = self._joint(q)
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
         own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
+
+    def _uses_proxies(self, weights: Array) -> bool:
+        """Whether memberships depend on proxies: not where the noised sums do not show that these say something."""
+        return bool(weights[:, self._rows.proxies()].any())
+
+    def _optional_columns(self) -> NDArray[np.bool_]:
+        """(width,): the proxies, since useless ones would only make memberships noisy."""
+        found: NDArray[np.bool_] = self._rows.proxies()
+        return found
 
     def _joint(self, q: Array) -> Array:
         """(S Y, n, G): p(a, y | x) of the sample; rows of a stratum have its labels only."""
@@ -294,7 +316,8 @@ class PostProcessingRun(CorrectionRun):
             self._lams = self._solutions(lam)
             self._put_levels(levels_of(self._probability(), self.problem.threshold, self.plan.levels))
         self._lams = self._solutions(lam)
-        if not self._queries and self.source.n > len(self.problem):  # no check will say how far the sample is off
+        sample_only = self.source.n == len(self.problem) or self._on_sample
+        if not self._queries and not sample_only:  # no check will say how far the sample is off
             self._evaluate()
             self._lams = self._solutions(lam)
         decides: Array = self._lams[self._decides]
@@ -303,7 +326,7 @@ class PostProcessingRun(CorrectionRun):
     def _solutions(self, lam: Array) -> Array:
         """(T, G, K): multipliers at all levels, each from a solution nearby."""
         found: list[Array] = []
-        for t, gain in enumerate(self._gains(self.eta)):
+        for t, gain in enumerate(self._gains(self.eta) - self._tossed[:, None]):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
             start = start if start.any() else None
             solved = reach(self._goal, gain, self._constraint(t), self._held_tolerances(), start)
@@ -357,7 +380,7 @@ class PostProcessingRun(CorrectionRun):
         assert self._memberships is not None  # noqa: S101 - known with the constraints
         prices = np.stack([self._prices(lam) for lam in self._lams])
         digest = digest_of((self._memberships.weights, prices, self._levels, self._quota))
-        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest)
+        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest, self._coin)
 
     def _prices(self, lam: Array) -> Array:
         """(S Y, G, D): what p(a, y | x) is multiplied by in the correction."""
@@ -406,7 +429,7 @@ class PostProcessingRun(CorrectionRun):
         if self.at_scores:
             return (2 * (self._probability() - self.problem.threshold)).astype(self.problem.y.dtype)
         margin = 2 * (self.eta - self.problem.threshold)
-        corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0]
+        corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0] - self._tossed
         return clip_to_decision_side(margin, corrected).astype(self.problem.y.dtype)
 
     def _utilities(self) -> Array:
@@ -478,9 +501,65 @@ class PostProcessingRun(CorrectionRun):
         """Largest noised difference over all levels, with ``at="scores"``: that of the scores' distributions."""
         if not self.at_scores:
             return None
-        decided = self._decisions(self.deployed_scores())
-        rates = [self._constraint(t).rates(one) for t, one in enumerate(decided)]
+        return self._distance_of(self.deployed_scores())
+
+    def _distance_of(self, scores: Array) -> float:
+        """Largest difference between two groups at any level."""
+        rates = [self._constraint(t).rates(one) for t, one in enumerate(self._decisions(scores))]
         return float(max(np.ptp(one, axis=0).max() for one in rates))
+
+    # -- the price list -----------------------------------------------------------------------------------------
+
+    def priced_tolerances(self) -> tuple[float, ...]:
+        """Fewer where a point is a problem for every level or action, or a search; none with a ratio."""
+        if self._goal.ratio is not None:
+            return ()
+        if self._goal.is_fraction:  # a search would find prices, however small, where the base is within the tolerance
+            most, _ = self.estimated_violation(self.base_scores())
+            return tuple(one for one in FEWEST_TOLERANCES if one < most)
+        return FEW_TOLERANCES if self.at_scores or self._several else TOLERANCES
+
+    def tolerances_at(self, tolerance: float) -> Array:
+        """(K,): with tolerances of their own, rates keep the proportions between these; this one is the largest."""
+        given = self.tolerances
+        if given.min() == given.max():
+            return np.full(len(given), tolerance)
+        found: Array = given * (tolerance / given.max())
+        return found
+
+    @property
+    def listed_tolerance(self) -> float:
+        """NaN with a ratio."""
+        return self.tolerance if self._goal.ratio is None else math.nan
+
+    @property
+    def corrects(self) -> bool:
+        """Whether anything is corrected, for groups or for a quota."""
+        return bool(self._lams.any() or self._quota.any())
+
+    def quality(self, scores: Array) -> dict[str, float]:
+        """Accuracy and, of two classes, AUC and the share of positive decisions."""
+        weight = self.problem.weight
+        found = self.public_scores(scores, ALL_ROWS)
+        if self._several:
+            return {"accuracy": found["accuracy"]}
+        return found | {"positive_rate": float(np.average(decided(scores), weights=weight.astype(np.float64)))}
+
+    def estimated_violation(self, scores: Array) -> tuple[float, float]:
+        """The one that is farthest beyond what is allowed; with ``at="scores"`` the largest at any level."""
+        found = []
+        allowed = self._goal.allowed(self.tolerances)
+        for t, actions in enumerate(self._decisions(scores)):
+            known = self._estimated()
+            checked = self._goal.violations(self._constraint(t).rates(actions))
+            unchecked = self._goal.violations(known.with_b(known.b + self._shift[t]).rates(actions))
+            k = int((checked - allowed).argmax())
+            found.append((float(checked[k]), float(unchecked[k])))
+        return max(found)
+
+    def distance_between(self, scores: Array, others: Array) -> float:
+        """Share of rows with other decisions; with ``at="scores"`` of decisions at all levels."""
+        return float((self._decisions(scores) != self._decisions(others)).mean())
 
     def preflight(self) -> list[Diagnostic]:
         """Whether even groups of equal sizes are too small for the noise."""
@@ -504,8 +583,23 @@ class PostProcessingRun(CorrectionRun):
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
+        found += self._coin_notice()
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
         return found + size_diagnostics(self.vault.group_names, self._counted, noise, self._few, loud)
+
+    def _coin_notice(self) -> list[Notice]:
+        """How many decisions follow the coin: a public number, as the correction is by now."""
+        if self._coin is None:
+            return []
+        margin = 2 * (self.eta - self.problem.threshold) - self._estimated().correction(self._lams[0])
+        near = np.abs(margin) < self._coin.width
+        share = float(np.average(near, weights=self.problem.weight.astype(np.float64)))
+        return [
+            Notice(
+                f"about {share:.1%} of decisions follow a public coin (randomize={self._coin.width:g}): those of rows "
+                "near the line; the same row always gets the same decision."
+            )
+        ]
 
     # -- deployment ---------------------------------------------------------------------------------------------
 
@@ -519,14 +613,14 @@ class PostProcessingRun(CorrectionRun):
         threshold, c, lams = self.problem.threshold, self._multiplied(), self._lams.reshape(len(self._lams), -1)
         largest = lams[int(np.abs(lams).sum(1).argmax())]
         if np.abs(c @ largest).max(initial=0.0) <= NOTHING:
-            return self._at_quota(Rule(base, calibration, Correction(), threshold))
+            return self._at_quota(Rule(base, calibration, Correction(), threshold, coin=self._coin))
         if "network" not in self._distilled:
             # Rows near the line are learned best; with many levels each row is near one of the lines.
             margin = c @ largest if self.at_scores else 2 * (self.eta - threshold) - self._quota[0]
             self._distilled["network"] = Distillation.of_two_classes(inputs.numbers, self.eta, c, largest, margin)
         network = self._distilled["network"]
         if not self.at_scores:
-            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold))
+            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold, coin=self._coin))
         levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
         return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
 
@@ -591,7 +685,7 @@ class PostProcessingRun(CorrectionRun):
         if rule.levels is not None:
             found = 2 * (rule.levels.probability(numbers, self.eta) - threshold)
         else:
-            found = 2 * (self.eta - threshold) - rule.correction(numbers, self.eta)
+            found = rule.corrected(numbers, self.eta)
         return found.astype(self.problem.y.dtype)
 
     def base_scores(self) -> Array:

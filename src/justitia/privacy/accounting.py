@@ -422,6 +422,21 @@ def epsilon_left(costs: Mapping[Cost, int], epsilon: float, delta: float) -> flo
     return gaussian_epsilon(private_end(fits, 2 * low, low, 1e-3), delta)
 
 
+def best_guess(costs: Mapping[Cost, int], delta: float) -> float:
+    r"""Largest probability of naming the right one of two equally likely groups, for who sees answers of these costs.
+
+    :math:`\Phi(\mu / 2)` for Gaussian releases, :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)` otherwise; 0.5 is what
+    chance alone gives.
+    """
+    total = _add_up(costs)
+    if total.unbounded:
+        return 1.0
+    if total.pure == 0 and total.selection is None:
+        return 0.5 * math.erfc(-total.mu / math.sqrt(8))
+    epsilon = epsilon_spent(costs, delta)
+    return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+
+
 def calibrate(costs_at: Callable[[float], Mapping[Cost, int]], epsilon: float, delta: float) -> float:
     """Smallest noise scale whose releases stay within (epsilon, delta).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import textwrap
@@ -65,6 +66,24 @@ class Certificate:
     remarks: tuple[str, ...] = ()
     receipt: Mapping[str, Any] | None = None
     custodian: str = ""
+
+    def __repr__(self) -> str:
+        of = f"{sum(one['count'] for one in self.releases)} releases, {len(self.groups)} groups"
+        return f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:.4g}, {of})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the guarantee, then what it is based on."""
+        facts = {
+            "What is compared": self.adjacency,
+            "How costs are added up": self.accountant,
+            "Where the noise comes from": self.noise,
+            "Groups": f"{', '.join(map(str, self.groups))} ({self.groups_source})",
+        }
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(one)}</td></tr>" for name, one in facts.items()
+        )
+        notes = "".join(f"<p>{html.escape(one)}</p>" for one in self.remarks)
+        return f"<div><p><strong>{html.escape(self.statement)}</strong></p><table>{rows}</table>{notes}</div>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""

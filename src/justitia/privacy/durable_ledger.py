@@ -1,9 +1,10 @@
 """Durable privacy ledger: a budget that outlives the process, in one SQLite file per dataset.
 
-Each operation opens a connection of its own, so that none crosses a fork, and so that no lock is held while noise is
-drawn. The file is written with a rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the
-removal of the journal that could undo it, are on the disk. A write-ahead log would be faster, but then a copy of the
-one file that users know of would lack the newest debits.
+Each operation opens a connection of its own, unless :meth:`DurableLedger.keep_open` was called; none is used after a
+fork, and no lock is held while noise is drawn. Debits of several threads share one commit. The file is written with a
+rollback journal and ``synchronous=EXTRA``: a commit returns once the entry, and the removal of the journal that could
+undo it, are on the disk. A write-ahead log would be faster, but then a copy of the one file that users know of would
+lack the newest debits.
 
 The entries form a hash chain. A :class:`Head`, or a receipt made of it, that is kept elsewhere shows later whether the
 file was replaced by an old copy or rewritten.
@@ -17,10 +18,11 @@ import math
 import os
 import platform
 import sqlite3
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -31,6 +33,7 @@ from justitia.exceptions import BudgetExceeded, LedgerError
 from justitia.privacy.accounting import Cost, cost_from_dict, cost_to_dict, epsilon_spent
 from justitia.privacy.certificate import json_ready, rounded_up
 from justitia.privacy.file_lock import sync_folder
+from justitia.privacy.group_commit import GroupCommit
 from justitia.privacy.ledger import PrivacyLedger, Release, accountant, summary
 
 #: Marks a SQLite file as a ledger: "JLed".
@@ -135,22 +138,87 @@ def link(previous: str, fields: Header | Entry) -> str:
 
 
 @contextmanager
-def _connect(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
-    """Connection for one operation; its end undoes an open transaction. Errors of SQLite become LedgerError."""
+def _errors_of(path: Path, timeout: float) -> Iterator[None]:
+    """Errors of SQLite become LedgerError."""
     try:
-        with closing(
-            sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None)
-        ) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")  # a viewer may have given it a write-ahead log
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
-            yield connection
+        yield
     except sqlite3.Error as error:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code is detail
         sentence = _SENTENCES.get(primary, _DAMAGED)
         if primary == sqlite3.SQLITE_CANTOPEN and not path.exists():
             sentence = f"is gone; {_RESTORE}"
         raise LedgerError(f"The ledger {str(path)!r} {sentence.format(timeout=timeout)}") from error
+
+
+def _opened(path: Path, timeout: float) -> sqlite3.Connection:
+    """A connection whose commits are on the disk when they return."""
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE")  # a viewer may have given it a write-ahead log
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _connect(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
+    """Connection for one operation; its end undoes an open transaction. Errors of SQLite become LedgerError."""
+    with _errors_of(path, timeout), closing(_opened(path, timeout)) as connection:
+        yield connection
+
+
+class _KeptConnection:
+    """A connection for many operations, made anew where the file has another inode and after an error.
+
+    ``version`` is SQLite's number of the state that was read last; it changes when another connection writes.
+    """
+
+    def __init__(self) -> None:
+        self.version: int | None = None
+        self.in_use = False
+        self._connection: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
+
+    @contextmanager
+    def operation(self, path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
+        """The connection; what is not committed at the end is undone."""
+        with _errors_of(path, timeout):
+            self.in_use = True
+            try:
+                if self._connection is None or not self._is_current(path):
+                    self.close()
+                    self._connection = _opened(path, timeout)
+                    self._file = path.stat()
+                yield self._connection
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                self.in_use = False
+
+    def holds(self, connection: sqlite3.Connection) -> bool:
+        """Whether this is the connection that is kept."""
+        return connection is self._connection
+
+    def _is_current(self, path: Path) -> bool:
+        try:
+            return self._file is not None and os.path.samestat(self._file, path.stat())
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Close it; the next operation makes another one."""
+        connection, self._connection, self.version = self._connection, None, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
 
 
 def _make_file(path: Path, header: Header, *, timeout: float) -> None:
@@ -272,8 +340,9 @@ class DurableLedger(PrivacyLedger):
     Guarantee
     ---------
     * :meth:`debit` returns after the debit is on the disk, or raises; a crash can lose an answer, never a debit.
-    * A debit is one exclusive transaction over all entries: processes that debit at once cannot together exceed the
-      budget.
+    * Debits are made in exclusive transactions over all entries: processes that debit at once cannot together exceed
+      the budget. Debits of threads that share this object and debit at once may share a transaction; each returns after
+      it is on the disk.
     * Whatever is wrong with the file raises :class:`LedgerError` before an answer is computed. Each entry has a hash
       of itself and of all before it, checked when entries are read: one that was changed without making all that follow
       anew is noticed, and what was made anew is noticed by :meth:`verify` with a receipt kept elsewhere. Entries that
@@ -285,6 +354,8 @@ class DurableLedger(PrivacyLedger):
     >>> ledger = DurableLedger("hospital.ledger", dataset="hospital-2026", epsilon=3.0, delta=1e-5)  # doctest: +SKIP
     >>> model.fit(X, y, sensitive_features=a, ledger=ledger)  # doctest: +SKIP
     """
+
+    _kept: _KeptConnection | None
 
     def __init__(
         self,
@@ -372,20 +443,47 @@ class DurableLedger(PrivacyLedger):
         LedgerError
             If the file cannot be used.
         """
-        with self._lock:
-            with _connect(self.path, self.timeout) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                self._read(connection)
-                fits = self._fits({release.cost: 1})
-                if fits:
-                    entry = _new_entry(release, len(self._releases), self.run)
-                    own_link = link(self._links[-1], entry)
-                    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry, own_link))
-                    connection.execute("COMMIT")
-            if not fits:
+        number = self._commits.submit((release, self._present_run()))
+        if number is None:
+            with self._lock:
                 raise BudgetExceeded(self._refusal({release.cost: 1}, release.purpose))
-            self._take(release, self.run, own_link)
-            return entry.number
+        return number
+
+    def _commit(self, debits: Sequence[tuple[Release, str]]) -> list[int | None]:
+        """Record debits in one transaction, in their order; the number of each, or None for one that does not fit."""
+        with self._lock, self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._read(connection)
+            numbers: list[int | None] = []
+            taken: list[tuple[Release, str, str]] = []
+            counts: Counter[Cost] = Counter()
+            first, previous = len(self._releases), self._links[-1]
+            for release, run in debits:
+                fits = self._fits(counts + Counter({release.cost: 1}))
+                numbers.append(first + len(taken) if fits else None)
+                if fits:
+                    entry = _new_entry(release, first + len(taken), run)
+                    previous = link(previous, entry)
+                    connection.execute("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry, previous))
+                    counts[release.cost] += 1
+                    taken.append((release, run, previous))
+            if taken:
+                connection.execute("COMMIT")
+            for one in taken:
+                self._take(*one)
+        return numbers
+
+    @contextmanager
+    def running(self, run: str) -> Iterator[None]:
+        """Debits of this thread are recorded under this run's name until the end of the block."""
+        self._thread.run = run
+        try:
+            yield
+        finally:
+            del self._thread.run
+
+    def _present_run(self) -> str:
+        return str(getattr(self._thread, "run", self.run))
 
     def _take(self, release: Release, run: str, own_link: str) -> None:
         self._runs.append(run)
@@ -402,9 +500,10 @@ class DurableLedger(PrivacyLedger):
 
     def own_releases(self) -> tuple[Release, ...]:
         """What was released under the name of this run, in order."""
+        own = self._present_run()
         with self._fresh():
             pairs = zip(self._releases, self._runs, strict=True)
-            return tuple(release for release, run in pairs if run == self.run)
+            return tuple(release for release, run in pairs if run == own)
 
     def releases_by_run(self) -> tuple[tuple[str, Release], ...]:
         """Everything released so far, in order, with the name of its run."""
@@ -422,6 +521,10 @@ class DurableLedger(PrivacyLedger):
     def receipt(self) -> dict[str, Any]:
         """:attr:`head` and the ledger's identity as plain data, for :meth:`verify`; certificates have one too."""
         return self._receipt(self.head.debits)
+
+    def known_receipt(self) -> dict[str, Any]:
+        """:meth:`receipt` of the state that this object has read or written last, without reading the file."""
+        return self._receipt(len(self._releases))
 
     def _receipt(self, debits: int) -> dict[str, Any]:
         return {"ledger": self._identity, "debits": debits, "head": self._links[debits]}
@@ -530,10 +633,42 @@ class DurableLedger(PrivacyLedger):
     @contextmanager
     def _fresh(self) -> Iterator[sqlite3.Connection]:
         """A connection, after what other processes recorded has been read."""
-        with self._lock, _connect(self.path, self.timeout) as connection:
+        with self._lock, self._connected() as connection:
             connection.execute("BEGIN")
             self._read(connection)
             yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """The connection that is kept open, or one for this operation; the caller holds the lock."""
+        kept = self._kept
+        own = kept is None or kept.in_use  # a refusal is worded while the entries are being read
+        with _connect(self.path, self.timeout) if own else kept.operation(self.path, self.timeout) as connection:
+            yield connection
+
+    def keep_open(self) -> None:
+        """Use one connection for all operations until :meth:`close`, for a process that debits often."""
+        with self._lock:
+            self._kept = self._kept or _KeptConnection()
+
+    def close(self) -> None:
+        """Close the connection of :meth:`keep_open`; later operations open their own."""
+        with self._lock:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.close()
+
+    def _renew_lock(self) -> None:
+        super()._renew_lock()
+        self._commits: GroupCommit[tuple[Release, str], int | None] = GroupCommit(self._commit)
+        self._thread = threading.local()
+        # A fork's child must neither use nor close its parent's connection.
+        self._inherited = self.__dict__.get("_kept")
+        self._kept = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {"_commits", "_thread", "_inherited", "_kept"}
+        return {name: value for name, value in super().__getstate__().items() if name not in own}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -542,6 +677,11 @@ class DurableLedger(PrivacyLedger):
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read the entries that were added since the last time; entries are only ever added."""
+        version, kept = None, self._kept is not None and self._kept.holds(connection)
+        if kept:
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version == self._kept.version:  # only this object has written since it was read
+                return
         header = _read_header(connection, self.path)
         if header.identity != self._identity:
             raise LedgerError(f"The ledger {str(self.path)!r} was replaced by another one while in use; restore it.")
@@ -553,6 +693,8 @@ class DurableLedger(PrivacyLedger):
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in _read_entries(connection, self.path, self._links):
             self._take(_to_release(entry, self.path), entry.run, own_link)
+        if kept:
+            self._kept.version = version
 
 
 def _counted(number: int, what: str) -> str:

@@ -100,6 +100,30 @@ class FileAttribute:
         return AttributeStream(names, rows, lambda: (_read(where, part) for part in _parts(labels, rows)))
 
 
+class FrameAttribute:
+    """Where the attribute of an engine's data frame is: in columns of its partitions, which workers read.
+
+    It holds no entry.
+
+    Parameters
+    ----------
+    where : SensitiveColumns
+    rows : int
+        How many rows the data frame has.
+    """
+
+    def __init__(self, where: SensitiveColumns, rows: int) -> None:
+        self._where, self._rows = where, rows
+        self.names = where.columns
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def stream(self, entries: Any) -> AttributeStream:
+        """The attribute of some rows, closed; ``entries`` is an Arrow table or a pandas DataFrame of its columns."""
+        return AttributeStream(self.names, len(entries), lambda: iter([_read(self._where, columns_of(entries)[1])]))
+
+
 def held_for_files(held: HeldElsewhere, files: Files, person: str | None) -> HeldElsewhere:
     """A custodian for the rows of files, which it knows by the public ids in their column.
 
@@ -255,4 +279,4 @@ def _parts(labels: Sequence[Labels], rows: int) -> Iterator[list[Column]]:
         yield [one.take(slice(start, min(start + 65_536, rows))) for one in labels]
 
 
-__all__ = ["FileAttribute", "check_held", "held_for_files", "join", "key_digest", "key_text"]
+__all__ = ["FileAttribute", "FrameAttribute", "check_held", "held_for_files", "join", "key_digest", "key_text"]

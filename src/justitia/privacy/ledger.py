@@ -6,6 +6,7 @@ processes may share. :class:`~justitia.privacy.durable_ledger.DurableLedger` kee
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
@@ -176,6 +177,14 @@ class PrivacyLedger:
       sum is taken and the debit recorded under one lock, after what others recorded has been read.
     * A copy of a ledger in memory in another process raises :class:`LedgerError` instead of a debit.
     """
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is spent, and the releases by purpose."""
+        counts = Counter(release.purpose for release in self.releases)
+        rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{count}</td></tr>" for name, count in counts.items())
+        spent = f"epsilon {self.epsilon():.4g} of {self.budget_epsilon:.4g} is spent"
+        head = "<tr><th>purpose</th><th>answers</th></tr>"
+        return f"<div><p><strong>{html.escape(spent)}</strong></p><table>{head}{rows}</table></div>"
 
     def __init__(self, *, epsilon: float, delta: float, journal: Path | str | None = None) -> None:
         if not (epsilon >= 0):

@@ -7,7 +7,7 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
@@ -38,7 +38,7 @@ from justitia.privacy.groups import (
     read_columns,
 )
 from justitia.privacy.interface import BlockSource, Groups, RowFunction, Vault, VaultRequest
-from justitia.privacy.joining import FileAttribute
+from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import INFERRED, Certificate, PrivacyLedger, Release
 from justitia.privacy.mechanisms import Mechanism, NoiseSource, Response, SeededNoise, SystemNoise, Unprotected
 from justitia.privacy.noise_grid import check_deliverable, exact_sum_step, to_nearest, toward_zero
@@ -142,6 +142,69 @@ class FileCodes:
     __copy__ = __deepcopy__ = MemoryCodes._refuse
 
 
+@dataclass(frozen=True, eq=False)
+class FrameCodes:
+    """Group codes of rows in an engine's data frame: a worker reads those of a block for one pass, and drops them.
+
+    Pickling passes on this public description.
+
+    Parameters
+    ----------
+    attribute : FrameAttribute
+        Where the entries are; it holds none.
+    groups : tuple
+        Public.
+    missing_marker : hashable, optional
+    forgotten : list
+        Not empty once the attribute is to be forgotten.
+    """
+
+    attribute: FrameAttribute
+    groups: Groups
+    missing_marker: Hashable = None
+    forgotten: list[int] = field(default_factory=list, repr=False)
+
+    def take(self, first: int, stop: int) -> Codes:  # noqa: ARG002
+        """Nothing: the driver has no codes of these rows."""
+        raise ValueError(
+            "expected a query that runs in passes, got one that needs group codes in this process; they stay with the "
+            "workers of the data frame."
+        )
+
+    def forget(self, code: int) -> None:
+        """Every row has this code from now on."""
+        self.forgotten.append(code)
+
+    def of_block(self, first: int, entries: AttributeStream) -> BlockCodes:
+        """The codes of one block."""
+        return BlockCodes(self, first, entries)
+
+
+class BlockCodes:
+    """Group codes of one block, read when they are needed; they cannot be pickled, copied or printed."""
+
+    __slots__ = ("__described", "__entries", "__first")
+
+    def __init__(self, described: FrameCodes, first: int, entries: AttributeStream) -> None:
+        self.__described, self.__first, self.__entries = described, first, entries
+
+    @forgets_locals
+    def take(self, first: int, stop: int) -> Codes:
+        """Codes of consecutive rows of the block."""
+        described = self.__described
+        if described.forgotten:
+            return np.full(stop - first, described.forgotten[-1], dtype=np.int64)
+        codes = _encoded(self.__entries.reveal_entries(), described.groups, described.missing_marker, None)
+        return codes[first - self.__first : stop - self.__first]
+
+    def forget(self, code: int) -> None:
+        """Every row has this code from now on."""
+        self.__described.forget(code)
+
+    __repr__ = object.__repr__
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = MemoryCodes._refuse
+
+
 #: Codes that this worker process has read, by their token; they end with the process.
 _IN_WORKER: dict[str, FileCodes] = {}
 
@@ -193,6 +256,14 @@ class GroupSums:
     step: float
     codes: GroupCodes
     blocks: int
+
+    @property
+    def with_entries(self) -> Any:
+        """From the first position and the entries of a block to the pass for that block; None of other codes."""
+        return self._for_block if isinstance(self.codes, FrameCodes) else None
+
+    def _for_block(self, first: int, entries: AttributeStream) -> GroupSums:
+        return replace(self, codes=cast("FrameCodes", self.codes).of_block(first, entries))
 
     @forgets_locals
     @quietly
@@ -277,9 +348,16 @@ class SensitiveVault(Vault):
         self.__codes: GroupCodes
         names: Names
         counted = None if people is None else people.counted
-        if inferred and isinstance(labels, FileAttribute | AttributeStream):
+        if inferred and isinstance(labels, FileAttribute | FrameAttribute | AttributeStream):
             raise ValueError(GROUPS_OF_FILES)
-        if isinstance(labels, FileAttribute):
+        if isinstance(labels, FrameAttribute):
+            self._n = len(labels)
+            names = tuple(labels.names)
+            listed = public_groups(groups, names=names)
+            # No row, so that groups that do not fit the columns are noticed before anything is debited.
+            _encoded([[np.empty(0, dtype=object) for _ in names]], listed, missing_marker, None)
+            self.__codes = FrameCodes(labels, listed, missing_marker)
+        elif isinstance(labels, FileAttribute):
             self._n = len(labels)
             names = tuple(labels.names)
             listed = public_groups(groups, names=names)
@@ -537,7 +615,7 @@ def open_vault(sensitive_features: Any, request: VaultRequest) -> Vault:
     """
     if isinstance(sensitive_features, HeldElsewhere):
         return sensitive_features.open(request)
-    files = isinstance(sensitive_features, FileAttribute | AttributeStream)
+    files = isinstance(sensitive_features, FileAttribute | FrameAttribute | AttributeStream)
     attribute = sensitive_features if files else Attribute.from_container(sensitive_features)
     check_same_length(X=range(request.n), sensitive_features=range(len(attribute)))
     person = request.person

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from justitia.metrics.means import NUMBER_METRICS
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.formatting import bounds, known, number, plain_name, rate_name
-from justitia.report.inputs import Curve, GroupRate, LargestDifference, MeasurementInput
+from justitia.report.formatting import bounds, known, number, percent, percent_bounds, plain_name, points, rate_name
+from justitia.report.inputs import Curve, GroupRate, LargestDifference, MeasurementInput, PricePoint
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.training.history import Column
 
@@ -41,11 +41,14 @@ def rates_chart(measured: MeasurementInput) -> Chart:
         scale = Scale(*svg.span([*ends, overall], **within), NAMES, WIDTH - RIGHT)
         parts += [svg.label(0, y + 12, rate_name(metric), class_="label strong")]
         top, y = y + 28, y + 28 + ROW * len(rows)
-        parts += [svg.bottom_axis(scale, y, top), *_reference(scale, overall, top, y)]
+        shares = metric not in NUMBER_METRICS
+        tick = svg.percent_text if shares else svg.tick_text
+        parts += [svg.bottom_axis(scale, y, top, written=tick), *_reference(scale, overall, top, y, shares=shares)]
         for k, rate in enumerate(rows):
             place = top + ROW * (k + 0.5)
             text = (
-                f"{rate.group}, {rate_name(metric)}: {_with_bounds(rate.rate, rate, measured.confidence)}, "
+                f"{rate.group}, {rate_name(metric)}: {_rate_text(rate, shares=shares)} at "
+                f"{measured.confidence:.4g} confidence, "
                 f"about {rate.count:,.0f} rows"
             )
             parts += [svg.label(0, place, svg.shortened(rate.group, NAMES - 8))]
@@ -53,7 +56,7 @@ def rates_chart(measured: MeasurementInput) -> Chart:
             marks += [] if rate.rate is None else [Mark(scale(rate.rate), place, text, index=len(marks))]
         y += 40
     described = "; ".join(
-        f"{rate_name(rate.metric)}, {rate.group}: {number(rate.rate)} between {bounds(rate.lower, rate.upper)}"
+        f"{rate_name(rate.metric)}, {rate.group}: {_rate_text(rate, shares=rate.metric not in NUMBER_METRICS)}"
         if rate.rate is not None
         else f"{rate_name(rate.metric)}, {rate.group}: {rate.evidence}"
         for rate in measured.rates
@@ -71,18 +74,31 @@ def _interval(
     return whisker(scale, ends.lower, ends.upper, y)
 
 
+def _rate_text(rate: GroupRate, *, shares: bool) -> str:
+    """A rate in percent, or a mean, with its bounds."""
+    if rate.rate is None:
+        return rate.evidence
+    if shares:
+        return f"{percent(rate.rate)}, bounds {percent_bounds(rate.lower, rate.upper)}"
+    return f"{number(rate.rate)}, bounds {bounds(rate.lower, rate.upper)}"
+
+
 def _with_bounds(estimate: float | None, ends: GroupRate | LargestDifference, confidence: float) -> str:
     return f"{number(estimate)}, bounds {bounds(ends.lower, ends.upper)} at {confidence:.4g} confidence"
 
 
-def _reference(scale: Scale, value: float | None, top: float, bottom: float) -> list[Markup]:
+def _reference(scale: Scale, value: float | None, top: float, bottom: float, *, shares: bool = False) -> list[Markup]:
     """Dashed line at the rate of all rows."""
     if not known(value) or value is None:
         return []
     x = scale(value)
     near_end = x > (scale.start + scale.end) / 2
     text = svg.label(
-        x, top - 16, f"all rows {number(value)}", anchor="end" if near_end else "start", class_="label quiet"
+        x,
+        top - 16,
+        f"all rows {percent(value) if shares else number(value)}",
+        anchor="end" if near_end else "start",
+        class_="label quiet",
     )
     return [svg.line(x, top - 8, x, bottom, class_="reference"), text]
 
@@ -94,68 +110,282 @@ def whisker(scale: Scale, lower: float, upper: float, y: float) -> list[Markup]:
     return [svg.line(a, y, b, y, class_="whisker"), *caps]
 
 
-def violation_chart(measured: MeasurementInput, tolerances: Mapping[str, float | None]) -> Chart | None:
-    """Violation and largest gap of every notion with bounds; tolerances as lines at the violations of their notions.
+#: Width of charts that have a page's whole width, in their own units, and height of one of two lines of a group.
+WIDE, HALF = 940.0, 22.0
+#: Rates of the chart at the top at most: those that differ most between groups.
+HERO_RATES = 4
+
+
+def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | None:
+    """Rates or means of each group before and after the correction, with bounds for all groups at once.
+
+    Numbers that are compared by their distributions have distances in the place of rates.
+    """
+    width = WIDE if wide else WIDTH
+    start = 190.0 if wide else NAMES
+    parts: list[Markup] = []
+    marks: list[Mark] = []
+    metrics = _most_different(measured)
+    y = 0.0
+    if not metrics:
+        return _distance_chart(measured, width, start, wide=wide)
+    parts += _legend(before=measured.before is not None)
+    y += 26
+    for metric in metrics:
+        shares = metric not in NUMBER_METRICS
+        rows = [one for one in measured.rates if one.metric == metric]
+        earlier = (
+            {} if measured.before is None else {one.group: measured.before.rate(metric, one.group) for one in rows}
+        )
+        every = [one for one in (*rows, *earlier.values()) if one.rate is not None]
+        overall = measured.overall[metric]
+        within = {"floor": 0.0, "ceiling": 1.0} if shares else {}
+        ends = [end for one in every for end in (one.lower, one.upper)]
+        scale = Scale(*svg.span([*ends, overall], **within), start, width - RIGHT)
+        parts += [svg.label(0, y + 12, rate_name(metric), class_="label strong")]
+        top = y + 30
+        tall = HALF * (2 if earlier else 1) + 10
+        y = top + tall * len(rows)
+        tick = svg.percent_text if shares else svg.tick_text
+        parts += [svg.bottom_axis(scale, y, top, written=tick), *_reference(scale, overall, top, y, shares=shares)]
+        for k, now in enumerate(rows):
+            place = top + tall * k + tall / 2
+            parts += [svg.label(0, place, svg.shortened(now.group, start - 8))]
+            pair = (
+                [(earlier[now.group], "before", place - HALF / 2), (now, "after", place + HALF / 2)] if earlier else []
+            )
+            for one, when, at in pair or [(now, "after", place)]:
+                if one.rate is None:
+                    parts += [svg.label(scale.start + 6, at, f"{when}: {one.evidence}", class_="label quiet")]
+                    continue
+                parts += whisker(scale, one.lower, one.upper, at)
+                text = f"{now.group}, {rate_name(metric)} {when} the correction: {_rate_text(one, shares=shares)}"
+                hollow = "hollow" if when == "before" else ""
+                marks += [Mark(scale(one.rate), at, text, index=len(marks), class_=hollow, shape="circle")]
+        y += 44
+    described = "; ".join(mark.text for mark in marks)
+    name, class_ = ("hero", "wide-only") if wide else ("hero-narrow", "narrow-only")
+    title = "By group, before and after the correction" if measured.before is not None else "By group"
+    return Chart(
+        name, title, described or "no group had enough rows", y - 10, tuple(parts), tuple(marks), width, class_
+    )
+
+
+def _legend(*, before: bool) -> list[Markup]:
+    """Which mark is which; shape first, colour only repeats it."""
+    parts = []
+    if before:
+        parts += [svg.element("circle", cx=6.0, cy=8.0, r=5.0, class_="legend-hollow"), svg.label(18, 8, "before")]
+    x = 90.0 if before else 6.0
+    parts += [svg.element("circle", cx=x, cy=8.0, r=5.0, class_="shape accent"), svg.label(x + 12, 8, "after")]
+    x += 70
+    return [
+        *parts,
+        svg.line(x, 8, x + 24, 8, class_="whisker"),
+        svg.label(x + 32, 8, "95% bounds", class_="label quiet"),
+    ]
+
+
+def _most_different(measured: MeasurementInput) -> list[str]:
+    """Rates that a notion compares; of many, those in which groups differ most."""
+    metrics = list(measured.overall)
+    if len(metrics) <= HERO_RATES:
+        return metrics
+    spread = {}
+    for metric in metrics:
+        found = [one.rate for one in measured.rates if one.metric == metric and one.rate is not None]
+        spread[metric] = max(found) - min(found) if found else 0.0
+    chosen = set(sorted(metrics, key=lambda one: -spread[one])[:HERO_RATES])
+    return [one for one in metrics if one in chosen]
+
+
+def _distance_chart(measured: MeasurementInput, width: float, start: float, *, wide: bool) -> Chart | None:
+    """Distance of each group's distribution from that of the others, with bounds."""
+    lines = [] if measured.distribution is None else list(measured.distribution["by_group"])
+    shown = [one for one in lines if known(one["ks_distance"])]
+    if not shown:
+        return None
+    high = max(one["ks_distance_upper"] for one in shown)
+    scale = Scale(0.0, max(high, 1e-3) * 1.06, start, width - RIGHT)
+    bottom = ROW * len(lines)
+    parts = [svg.bottom_axis(scale, bottom, 0, "distance between distributions, in points", written=svg.points_text)]
+    marks = []
+    for k, one in enumerate(lines):
+        y = ROW * (k + 0.5)
+        parts += [svg.label(0, y, svg.shortened(str(one["group"]), start - 8))]
+        if not known(one["ks_distance"]):
+            parts += [svg.label(scale.start + 6, y, "not enough evidence", class_="label quiet")]
+            continue
+        parts += whisker(scale, one["ks_distance_lower"], one["ks_distance_upper"], y)
+        text = f"{one['group']}: {points(one['ks_distance'])}, bounds {points(one['ks_distance_lower'])} to "
+        marks += [Mark(scale(one["ks_distance"]), y, text + points(one["ks_distance_upper"]), index=k)]
+    described = "; ".join(mark.text for mark in marks)
+    name, class_ = ("hero", "wide-only") if wide else ("hero-narrow", "narrow-only")
+    title = "Distance of each group's predictions from the others', after the correction"
+    return Chart(name, title, described, bottom + AXIS, tuple(parts), tuple(marks), width, class_)
+
+
+def price_chart(
+    prices: Sequence[PricePoint],
+    limit: float | None,
+    new: LargestDifference | None,
+    quality: float | None,
+    *,
+    shares: bool,
+    name: str = "accuracy",
+) -> Chart | None:
+    """Quality against the gap for every tolerance, with two standard errors, the limit, and what was measured.
+
+    Parameters
+    ----------
+    prices : sequence of PricePoint
+    limit : float, optional
+        Drawn as a line.
+    new, quality : optional
+        The gap and the quality of the deployed model on new people.
+    shares : bool
+        Whether gaps are shares, in points.
+    """
+    if len(prices) < 2:
+        return None
+    height, new = 330.0, None if new is None or new.estimate is None or quality is None else new
+    xs = [end for one in prices for end in (one.violation - 2 * one.stderr, one.violation + 2 * one.stderr)]
+    ys = [one.quality for one in prices]
+    if new is not None and quality is not None:
+        xs, ys = [*xs, new.lower, new.upper], [*ys, quality]
+    xs += [] if limit is None else [limit]
+    tick = svg.points_text if shares else svg.tick_text
+    share_of_rows = name == "accuracy"
+    x_scale = Scale(*svg.span([max(0.0, one) for one in xs], floor=0.0), 58.0, WIDTH - RIGHT)
+    y_scale = Scale(*svg.span(ys), height - AXIS, 26.0)
+    parts = [
+        svg.left_axis(
+            y_scale, x_scale.start, x_scale.end, name, written=svg.percent_text if share_of_rows else svg.tick_text
+        ),
+        svg.bottom_axis(
+            x_scale, height - AXIS, y_scale.end, "largest gap, in points" if shares else "largest gap", written=tick
+        ),
+    ]
+    if limit is not None:
+        x = x_scale(limit)
+        anchor = "end" if x > WIDTH * 0.7 else "start"
+        parts += [svg.line(x, y_scale.end, x, y_scale.start, class_="limit")]
+        parts += [
+            svg.label(
+                x + (-6 if anchor == "end" else 6), y_scale.end + 8, "limit", anchor=anchor, class_="label limit-text"
+            )
+        ]
+    ordered = sorted(range(len(prices)), key=lambda k: prices[k].violation)
+    parts += [svg.polyline([(x_scale(max(0.0, prices[k].violation)), y_scale(prices[k].quality)) for k in ordered], 1)]
+    marks = []
+    for index, k in enumerate(ordered):
+        one = prices[k]
+        x, y = x_scale(max(0.0, one.violation)), y_scale(one.quality)
+        low, high = (x_scale(max(0.0, one.violation + sign * 2 * one.stderr)) for sign in (-1, 1))
+        parts += [svg.line(low, y, high, y, class_="leader")]
+        text = f"{price_name(one)}: {name} {percent(one.quality) if share_of_rows else number(one.quality)}, "
+        text += f"gap {points(one.violation, in_points=shares)} +- {points(2 * one.stderr, in_points=shares)}"
+        text += ", the deployed model" if one.deployed else ""
+        class_ = "chosen" if one.deployed else "beaten" if one.tolerance is None and not one.corrected else ""
+        shape = "diamond" if one.deployed else "square" if class_ == "beaten" else "circle"
+        marks += [Mark(x, y, text, index=index, shape=shape, class_=f"{class_} price".strip(), key=str(k))]
+        if class_ == "beaten":
+            parts += [svg.label(x, y + 18, "uncorrected", anchor="middle", class_="label quiet")]
+    if new is not None and quality is not None:
+        y = y_scale(quality)
+        parts += whisker(x_scale, new.lower, new.upper, y)
+        text = (
+            f"the deployed model on new people: {name} {percent(quality) if share_of_rows else number(quality)}, gap "
+        )
+        text += f"{points(new.estimate, in_points=shares)}"
+        marks += [Mark(x_scale(new.estimate or 0.0), y, text, index=len(marks), shape="triangle")]
+        parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
+    described = "; ".join(mark.text for mark in marks)
+    title = f"{name[:1].upper() + name[1:]} against the largest gap, by tolerance"
+    return Chart("price-list", title, described, height, tuple(parts), tuple(marks))
+
+
+def price_name(one: PricePoint) -> str:
+    """A line of the price list."""
+    if one.tolerance is None:
+        return "uncorrected" if not one.corrected else "the deployed model"
+    return f"tolerance {one.tolerance:.4g}"
+
+
+def violation_chart(measured: MeasurementInput, limit: float | None, *, shares: bool) -> Chart | None:
+    """Gap between two groups in every notion, before and after, with one-sided bounds; the limit as a line.
 
     Notions of numbers have an axis each, because shares, means and errors have other units.
     """
-    pairs = list(zip(measured.violations, measured.largest_gaps, strict=True))
-    if all(one.estimate is None for pair in pairs for one in pair):
+    if all(one.estimate is None for one in measured.violations):
         return None
-    apart = len(pairs) > 1 and any(violation.notion in UNITS for violation, _ in pairs)
+    apart = len(measured.violations) > 1 and any(one.notion in UNITS for one in measured.violations)
     parts: list[Markup] = []
     marks: list[Mark] = []
     y = 0.0
-    for part in [[pair] for pair in pairs] if apart else [pairs]:
-        y = _violation_rows(measured, part, tolerances, parts, marks, y) + (AXIS if apart else 0.0)
+    each = [[one] for one in measured.violations] if apart else [list(measured.violations)]
+    for part in each:
+        own = limit if len(each) == 1 else None
+        y = _violation_rows(measured, part, own, parts, marks, y, shares=shares) + (AXIS if apart else 0.0)
     described = "; ".join(mark.text for mark in marks)
-    given = [one for one in tolerances.values() if one is not None]
-    described += "" if not given else f"; the tolerance is {', '.join(f'{one:.4g}' for one in given)}"
-    title = "Violation and gap against the tolerance" if given else "Violation and largest gap, with bounds"
+    described += "" if limit is None else f"; the limit is {points(limit, in_points=shares)}"
+    title = "Largest gap between two groups, with one-sided bounds"
     return Chart("violation", title, described, y + (0.0 if apart else AXIS), tuple(parts), tuple(marks))
 
 
 def _violation_rows(
     measured: MeasurementInput,
-    pairs: Sequence[tuple[LargestDifference, LargestDifference]],
-    tolerances: Mapping[str, float | None],
+    found: Sequence[LargestDifference],
+    limit: float | None,
     parts: list[Markup],
     marks: list[Mark],
     y: float,
+    *,
+    shares: bool,
 ) -> float:
     """Add the rows of some notions and their axis; returns where the axis is."""
+    shares = shares or found[0].notion not in UNITS
     top = y + 24
-    ends = [one.upper for pair in pairs for one in pair if one.estimate is not None]
-    high = max([0.0, *ends, *(tolerances.get(pair[0].notion) or 0.0 for pair in pairs)]) * 1.06
+    earlier = {} if measured.before is None else {one.notion: one for one in measured.before.violations}
+    every = [one for violation in found for one in (violation, earlier.get(violation.notion)) if one is not None]
+    high = max([0.0, limit or 0.0, *(_most(one) for one in every if one.estimate is not None)]) * 1.06
     scale = Scale(0.0, max(high, 1e-3), NAMES, WIDTH - RIGHT)
     rows: list[Markup] = []
-    for violation, gap in pairs:
+    for violation in found:
         rows += [svg.label(0, y + 12, plain_name(violation.notion), class_="label strong")]
         y += 28
-        for name, one in (("to all rows", gap), ("between groups", violation)):
-            place, found = y + ROW / 2, one.estimate
-            text = _with_bounds(found, one, measured.confidence)
-            which = f" {one.among}" if one.among else ""
-            text = f"{plain_name(one.notion)}, largest difference {name}{which}: {text}"
-            rows += [svg.label(0, place, name), *_interval(found, one, scale, place, "not enough evidence")]
-            marks += [] if found is None else [Mark(scale(found), place, text, index=len(marks))]
+        for name, one in (("before", earlier.get(violation.notion)), ("after", violation)):
+            if one is None:
+                continue
+            place = y + ROW / 2
+            rows += [svg.label(0, place, name)]
             y += ROW
-        tolerance = tolerances.get(violation.notion)
-        if tolerance is not None:
-            rows += _tolerance_line(scale, tolerance, y - ROW, y)
-            y += 18
+            if one.estimate is None:
+                rows += [svg.label(scale.start + 6, place, "not enough evidence", class_="label quiet")]
+                continue
+            rows += whisker(scale, one.at_least or 0.0, _most(one), place)
+            which = f" {one.among}" if one.among else ""
+            text = f"{plain_name(one.notion)} {name} the correction{which}: {points(one.estimate, in_points=shares)}, "
+            text += f"at least {points(one.at_least or 0.0, in_points=shares)}, at most "
+            text += points(_most(one), limit, in_points=shares)
+            hollow = "hollow" if name == "before" else ""
+            marks += [Mark(scale(one.estimate), place, text, index=len(marks), class_=hollow, shape="circle")]
         y += 10
-    shares = "shares" if set(NUMBER_METRICS) & set(measured.overall) else "rates"
-    axis = svg.bottom_axis(scale, y, top, UNITS.get(pairs[0][0].notion, f"difference of {shares}"))
-    parts += [axis, *rows]
+    if limit is not None:
+        x = scale(limit)
+        anchor = "end" if x > (scale.start + scale.end) / 2 else "start"
+        words = f"limit {points(limit, in_points=shares)}"
+        rows += [svg.line(x, top - 6, x, y, class_="limit")]
+        rows += [svg.label(x, top - 14, words, anchor=anchor, class_="label limit-text")]
+    unit = UNITS.get(found[0].notion, "percentage points") if not shares else "percentage points"
+    tick = svg.points_text if shares else svg.tick_text
+    parts += [svg.bottom_axis(scale, y, top, unit, written=tick), *rows]
     return y
 
 
-def _tolerance_line(scale: Scale, tolerance: float, top: float, bottom: float) -> list[Markup]:
-    x = scale(tolerance)
-    anchor = "end" if x > (scale.start + scale.end) / 2 else "start"
-    text = svg.label(x, bottom + 9, f"tolerance {tolerance:.4g}", anchor=anchor, class_="label limit-text")
-    return [svg.line(x, top, x, bottom + 2, class_="limit"), text]
+def _most(one: LargestDifference) -> float:
+    """The one-sided upper bound; the two-sided one of an older measurement."""
+    return one.upper if one.at_most is None else one.at_most
 
 
 def curve_chart(curve: Curve) -> Chart | None:

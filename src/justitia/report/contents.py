@@ -16,13 +16,23 @@ from typing import Any
 import pandas as pd
 
 from justitia.engines import name_of
-from justitia.metrics.bounds import format_bound
 from justitia.notions import notion_name
+from justitia.postprocessing.price import price_sentence
 from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
-from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import ENGINES, known, listed, number, plain_name, short
-from justitia.report.inputs import About, Curve, LargestDifference, LogEntry, MeasurementInput, log_sentences
+from justitia.privacy.ledger import Certificate
+from justitia.report.formatting import ENGINES, known, listed, plain_name, short
+from justitia.report.inputs import (
+    About,
+    Curve,
+    LargestDifference,
+    Limits,
+    LogEntry,
+    MeasurementInput,
+    PricePoint,
+    log_sentences,
+    read_prices,
+)
 from justitia.report.wording import (
     Model,
     decision_words,
@@ -40,9 +50,11 @@ from justitia.training.history import Column, names_of
 MOST_ROUNDS = 100
 #: Gaps of the last round that are shown at most.
 MOST_GAPS = 24
+#: Features in the table of proxies; standard errors from which a difference among many features is clear.
+MOST_PROXIES, CLEAR = 10, 3.5
 #: Facts that are left out because they are read off the model; and facts that are exact without privacy.
 READ_OFF_MODEL = frozenset({"columns", "groups", "classes", "positive", "base", "threshold", "tolerance"})
-READ_OFF_MODEL |= {"task", "notion", "bounds"}
+READ_OFF_MODEL |= {"task", "notion", "bounds", "limit", "limit_ratio", "favorable"}
 NOISED = frozenset({"noisy_violation"})
 #: Facts with a place of their own on the page, and the names under which they may be given.
 OWN_PLACES = {
@@ -78,6 +90,43 @@ class Spending:
     noise_multiplier: float | None
     alone: float | None
     share: float | None
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A feature, the group that differs most in it from all other rows, by how much, and its share for the base."""
+
+    feature: str
+    group: str
+    difference: float
+    stderr: float
+    importance: float | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is larger than noise and sampling explain, among as many features."""
+        return abs(self.difference) > CLEAR * self.stderr
+
+
+@dataclass(frozen=True)
+class LedgerRun:
+    """Releases of one run with one purpose on the shared ledger: when the first was made, and how many."""
+
+    date: str
+    run: str
+    purpose: str
+    count: int
+
+
+@dataclass(frozen=True)
+class SharedLedger:
+    """The ledger that pays for all work on these people: everything that was ever released is on it."""
+
+    identity: str
+    dataset: str
+    spent: float
+    budget: float
+    runs: tuple[LedgerRun, ...]
 
 
 @dataclass(frozen=True)
@@ -127,6 +176,10 @@ class Contents:
     features: tuple[tuple[str, str], ...]
     digests: tuple[tuple[str, str | None], ...]
     settings: tuple[tuple[str, str], ...]
+    limits: Limits
+    prices: tuple[PricePoint, ...]
+    proxies: tuple[Proxy, ...]
+    ledger: SharedLedger | None
     snippet: str
     command: str | None
     created: str | None
@@ -142,13 +195,45 @@ class Contents:
         """What the model gives: decisions, or predictions of a number."""
         return "predictions" if self.task == "number" else "decisions"
 
+    @property
+    def log_complete(self) -> bool:
+        """Whether one ledger paid for the training and every measurement, so that none can be missing."""
+        identity = None if self.ledger is None else self.ledger.identity
+        return identity is not None and all(one.ledger == identity for one in self.measurement_log)
+
+    @property
+    def in_points(self) -> bool:
+        """Whether gaps are differences of shares, in percentage points, and not in units of a number."""
+        return self.task != "number" or self.notion == "demographic_parity"
+
+    @property
+    def positive_words(self) -> str | None:
+        """What a positive decision means: as stated, or the label that stands for it."""
+        if self.task != "binary":
+            return None
+        return self.stated.get("positive_means") or self.classes[1]
+
+    @property
+    def favorable(self) -> str:
+        """Which decision people want: "positive" or "negative"."""
+        named = self.limits.favorable
+        if named is None:
+            return "positive" if self.measured is None else self.measured.favorable
+        return "negative" if self.task == "binary" and named == self.classes[0].strip() else "positive"
+
+    @property
+    def favorable_differs(self) -> bool:
+        """Whether impact ratios were measured of the decision that people do not want."""
+        return self.measured is not None and self.measured.favorable != self.favorable
+
     def worst_violation(self) -> LargestDifference | None:
         """Measured violation of the notions that the model was trained for: of several, that beyond its tolerance."""
         found = () if self.measured is None else self.measured.violations
         own = [one for one in found if one.notion in self.tolerances]
 
         def excess(one: LargestDifference) -> float:
-            return (one.upper if one.at_most is None else one.at_most) - (self.tolerances[one.notion] or 0.0)
+            aim = 0.0 if self.limits.gap is not None else self.tolerances[one.notion] or 0.0
+            return (one.upper if one.at_most is None else one.at_most) - aim
 
         return max(own, key=excess, default=None)
 
@@ -160,6 +245,8 @@ def read_contents(
     facts: Mapping[str, Any],
     stated: About,
     measurement_log: tuple[LogEntry, ...],
+    limits: Limits | None = None,
+    ledger: SharedLedger | None = None,
 ) -> Contents:
     """Gather everything that a report on this model shows."""
     own, others = _sorted_facts(facts)
@@ -212,11 +299,34 @@ def read_contents(
             ("Plan", plan_digest(model)),
         ),
         settings=settings(model),
+        limits=limits or Limits(),
+        prices=read_prices(getattr(model, "price_", None)) if private else (),
+        proxies=proxies(model) if private else (),
+        ledger=ledger,
         snippet=snippet(model),
         command=None if own.get("command") is None else short(own["command"]),
         created=None if own.get("created") is None else short(own["created"]),
         version=str(own.get("version") or metadata.version("justitia")),
     )
+
+
+def proxies(model: Model) -> tuple[Proxy, ...]:
+    """The features in which a group differs most from all other rows, by the noisy sums of the training."""
+    table = getattr(model, "feature_association_", None)
+    if table is None:
+        return ()
+    table = table[table["difference"].notna()]
+    try:
+        importance = dict(zip(model.encoded_names(), model.feature_importances_, strict=True))
+    except AttributeError:  # a base without importances
+        importance = {}
+    largest = table.loc[table["difference"].abs().groupby(level="feature").idxmax().dropna()]
+    found = [
+        Proxy(str(feature), str(group), float(line["difference"]), float(line["stderr"]), importance.get(str(feature)))
+        for (feature, group), line in zip(largest.index, largest.to_dict("records"), strict=True)
+    ]
+    found.sort(key=lambda one: -abs(one.difference))
+    return tuple(found[:MOST_PROXIES])
 
 
 def _sorted_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -306,56 +416,6 @@ def spending(certificate: Certificate) -> tuple[Spending, ...]:
     return tuple(found)
 
 
-def headline(contents: Contents) -> tuple[tuple[str, str, str], ...]:
-    """The four numbers to read first: label, value, explanation."""
-    violation, sense = _headline_violation(contents)
-    tolerance = "by the noise" if contents.tolerance is None else f"{contents.tolerance:.4g}"
-    whose = "as given" if contents.tolerance_given else "by default"
-    privacy = ("none", "seeded noise, for reproduction" if contents.certificate.reproduction else "no guarantee")
-    if contents.private and not contents.certificate.reproduction:
-        epsilon, delta = rounded_up(contents.certificate.epsilon), rounded_up(contents.certificate.delta)
-        privacy = (
-            f"\N{GREEK SMALL LETTER EPSILON} = {epsilon}",
-            f"of training, \N{GREEK SMALL LETTER DELTA} = {delta}",
-        )
-    allowed = ("Tolerance", tolerance, f"largest allowed difference between two groups, {whose}")
-    if contents.ratio is not None:
-        allowed = ("Ratio", f"{contents.ratio:.4g}", "smallest allowed rate of a group as a share of the largest")
-    return (
-        ("R2" if contents.task == "number" else "Accuracy", *_headline_quality(contents)),
-        ("Violation", violation, sense),
-        allowed,
-        ("Privacy", *privacy),
-    )
-
-
-def _headline_quality(contents: Contents) -> tuple[str, str]:
-    """Accuracy or R2, on evaluation data if it is known there."""
-    measured, is_number = contents.measured, contents.task == "number"
-    found = None if measured is None else (measured.public.get("r2") if is_number else measured.accuracy)
-    if measured is None or found is None:
-        return number(contents.r2 if is_number else contents.accuracy), contents.accuracy_source
-    return number(found), f"on {measured.people:,} rows of evaluation data"
-
-
-def _headline_violation(contents: Contents) -> tuple[str, str]:
-    """Violation of a notion that the model was trained for, never of another one."""
-    found = () if contents.measured is None else contents.measured.violations
-    one = contents.worst_violation()
-    if one is None:
-        others = f"; measured: {listed(plain_name(other.notion) for other in found)}" if found else ""
-        return "not measured", f"in {plain_name(contents.notion)}, for which it was trained{others}"
-    if one.estimate is None:
-        return "not known", "not enough evidence"
-    which = f" {one.among}" if one.among else ""
-    which += f" in {plain_name(one.notion)}" if len(contents.tolerances) > 1 else ""
-    if one.at_most is None:
-        return number(one.estimate), f"largest difference between two groups{which}, noised"
-    tolerance = contents.tolerances[one.notion]
-    most = format_bound(one.at_most, one.at_most if tolerance is None else tolerance)
-    return f"\N{LESS-THAN OR EQUAL TO} {most}", f"largest difference between two groups{which}, one-sided bound"
-
-
 def about(model: Model, others: Mapping[str, Any], positive_means: str | None = None) -> tuple[tuple[str, str], ...]:
     """Table of public facts: those of the model, then those that came with it."""
     names, task = notions_of(model), task_of(model)
@@ -378,6 +438,8 @@ def about(model: Model, others: Mapping[str, Any], positive_means: str | None = 
             rows["Correction"] = corrections[0].describe() if corrections else "none: the base is within the tolerance"
         if task.kind == "binary":
             rows["Decides above"] = f"{rule.threshold:.4g}"
+        if sentence := price_sentence(model):
+            rows["Price of the correction"] = sentence
     else:
         rows["Network"] = _network(model)
     stated = []

@@ -14,6 +14,7 @@ from justitia.privacy.ledger import Certificate
 from justitia.report.contents import Contents, not_promised
 from justitia.report.formatting import known
 from justitia.report.inputs import About
+from justitia.report.verdict import verdict_of
 
 #: Kind of the file, by which an earlier report is recognised.
 KIND = "report of a model by justitia"
@@ -50,9 +51,15 @@ def report_facts(contents: Contents) -> dict[str, Any]:
         "groups": list(contents.groups),
         "classes": list(contents.classes),
         "tolerance": contents.tolerance,
+        "limits": asdict(contents.limits),
+        "verdict": plain(asdict(verdict_of(contents))),
+        "approval": dict(contents.stated.approval),
+        "prices": plain([asdict(one) for one in contents.prices]),
+        "proxies": plain([asdict(one) for one in contents.proxies]),
         "training": _training(contents),
         "measurement": measured,
         "curve": None if contents.curve is None else asdict(contents.curve),
+        "log_complete": contents.log_complete,
         "looks": [asdict(one) for one in contents.measurement_log],
         "looks_say": list(contents.log_notes),
         "multipliers": None if contents.multipliers is None else contents.multipliers.to_dict(),

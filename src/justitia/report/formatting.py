@@ -78,6 +78,51 @@ def number(value: Any, digits: int = 3) -> str:
     return text.replace("-", "\N{MINUS SIGN}") if any(c in "123456789" for c in text) else text.lstrip("-")
 
 
+def points(value: Any, limit: float | None = None, *, in_points: bool = True) -> str:
+    """A gap in percentage points with one decimal, or with as many more as show on which side of a limit it is.
+
+    Parameters
+    ----------
+    in_points : bool
+        False of a difference in units of the target, which is written with four figures.
+    """
+    if not known(value):
+        return NONE
+    if not in_points:
+        return f"{float(value):,.4g}".replace("-", "\N{MINUS SIGN}")
+    scaled = 100 * float(value)
+    text = number(scaled, 1)
+    if limit is not None:
+        for digits in range(1, 7):
+            text = number(scaled, digits)
+            shown = round(scaled, digits)
+            if (shown < 100 * limit, shown > 100 * limit) == (scaled < 100 * limit, scaled > 100 * limit):
+                break
+    return f"{text} point" if text in {"1.0", "1"} else f"{text} points"
+
+
+def percent(value: Any) -> str:
+    """A rate in percent with one decimal; a dash if there is none."""
+    return f"{number(100 * float(value), 1)}%" if known(value) else NONE
+
+
+def percent_bounds(lower: Any, upper: Any) -> str:
+    """Two bounds of a rate in percent."""
+    if not (known(lower) and known(upper)):
+        return NONE
+    return f"{number(100 * float(lower), 1)} to {number(100 * float(upper), 1)}%"
+
+
+def gap_points(value: Any) -> str:
+    """A gap in points without the unit, for columns that name it."""
+    return number(100 * float(value), 1) if known(value) else NONE
+
+
+def gap_bounds(lower: Any, upper: Any) -> str:
+    """Two bounds of a gap in points, without the unit."""
+    return f"{gap_points(lower)} to {gap_points(upper)}" if known(lower) and known(upper) else NONE
+
+
 def known(value: Any) -> bool:
     """Whether a value is a finite number."""
     return value is not None and math.isfinite(value)
@@ -155,13 +200,18 @@ def odds_sentence(certificate: Certificate) -> str:
     epsilon = certificate.epsilon
     if math.isinf(epsilon) or certificate.reproduction:
         return f"Nothing is promised about what can be learned of a {certificate.unit}'s group from this model."
-    share = min(100.0, math.ceil(_best_guess(certificate) * 1000) / 10)
+    share = best_guess_in_100(certificate)
     who = "a person" if certificate.unit == "person" else "the person of a row"
     return (
         f"Suppose an attacker knows all features and labels, the group of everyone else, and that {who} is in one of "
         "two groups that are equally likely. With everything that training made public, the attacker names the right "
         f"group in at most {share:g} of 100 such cases; without it, in 50."
     )
+
+
+def best_guess_in_100(certificate: Certificate) -> float:
+    """In how many of 100 cases a best guess of one person's group is right, rounded up to a tenth."""
+    return min(100.0, math.ceil(_best_guess(certificate) * 1000) / 10)
 
 
 def _best_guess(certificate: Certificate) -> float:

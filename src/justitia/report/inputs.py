@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from justitia._validate import check_choice
+import pandas as pd
+
+from justitia._validate import check_choice, check_nonnegative
 from justitia.curve import Tradeoff
 from justitia.metrics.bounds import format_bound
 from justitia.metrics.measurement import Measurement
@@ -27,6 +29,18 @@ FIELDS = {
     "version": "Version",
     "monitoring_plan": "Monitoring plan",
     "human_oversight": "Human oversight",
+}
+#: What an approval states (SR 11-7, Annex IV of the EU's AI Act), by the name in the file, and the label on the page.
+APPROVAL = {
+    "materiality": "Materiality",
+    "intended_uses": "Intended uses",
+    "prohibited_uses": "Prohibited uses",
+    "validation_findings": "Findings of the validation",
+    "challenger": "Challenger model",
+    "monitoring_triggers": "Triggers of a review",
+    "conditions": "Conditions",
+    "expires": "Approval expires",
+    "decision": "Decision",
 }
 #: Further fields: meaning of the positive decision, title of the page, and fields of the registry.
 OTHERS = ("positive_means", "title", "region", "sector")
@@ -113,6 +127,7 @@ class MeasurementInput:
     impact: Mapping[str, Any] | None = None
     scores: Mapping[str, Any] | None = None
     distribution: Mapping[str, Any] | None = None
+    favorable: str = "positive"
     public: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -172,6 +187,7 @@ def read_measurement(source: Mapping[str, Any] | Measurement | None) -> Measurem
             impact=_checked(facts.get("impact"), "by_group", "ratio_to", "compared_with", "four_fifths"),
             scores=_checked(facts.get("scores"), "by_group", "compared_with", "calibration", "curve"),
             distribution=_checked(facts.get("distribution"), "by_group", "compared_with", "curve"),
+            favorable=str(facts.get("favorable_decision", "positive")),
             public=dict(facts.get("public") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -309,6 +325,7 @@ class LogEntry:
     same_people: tuple[str, ...] = ()
     models: int = 1
     remarks: tuple[str, ...] = ()
+    ledger: str | None = None
 
 
 def read_log(sources: Sequence[Mapping[str, Any]]) -> tuple[LogEntry, ...]:
@@ -350,6 +367,7 @@ def _log_entry(number: int, facts: Mapping[str, Any]) -> LogEntry:
         same_people=tuple(str(one) for one in facts.get("shared_with") or ()),
         models=models,
         remarks=certificate.remarks,
+        ledger=(certificate.receipt or {}).get("ledger"),
     )
 
 
@@ -409,6 +427,100 @@ def log_sentences(log: Sequence[LogEntry], confidence: float | None) -> tuple[st
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Policy limits: what a measurement has to show, whatever training aimed at.
+
+    Attributes
+    ----------
+    gap : float, optional
+        Largest difference between two groups.
+    ratio : float, optional
+        Smallest impact ratio.
+    favorable : str, optional
+        The favorable decision, by its label.
+    """
+
+    gap: float | None = None
+    ratio: float | None = None
+    favorable: str | None = None
+
+    @classmethod
+    def from_facts(
+        cls,
+        limit: Any,
+        limit_ratio: Any,
+        favorable: Any,
+        measured: Mapping[str, Any] | None,
+        facts: Mapping[str, Any],
+    ) -> Limits:
+        """As given, else those that the measurement was held to, else those of the training.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a limit is no number, or below 0.
+        """
+        tested: Mapping[str, Any] = next(iter(((measured or {}).get("verdicts") or {}).values()), {})
+        others = (measured or {}, {"limit": tested.get("threshold")}, facts)
+        found: dict[str, Any] = {"limit": limit, "limit_ratio": limit_ratio, "favorable": favorable}
+        for name, given in found.items():
+            if given is None:
+                found[name] = next((one[name] for one in others if one.get(name) is not None), None)
+        for name in ("limit", "limit_ratio"):
+            if found[name] is not None:
+                found[name] = check_nonnegative(name, found[name])
+        favored = found["favorable"]
+        return cls(found["limit"], found["limit_ratio"], None if favored is None else str(favored).strip())
+
+
+@dataclass(frozen=True)
+class PricePoint:
+    """One line of the price list: a tolerance, what it costs and how far groups are apart then.
+
+    ``quality`` is accuracy, or R2 of a number; ``measured`` are one-sided bounds on new people, where they are known.
+    """
+
+    tolerance: float | None
+    quality: float
+    violation: float
+    stderr: float
+    corrected: bool
+    deployed: bool
+    columns: Mapping[str, float]
+
+
+def read_prices(table: pd.DataFrame | None) -> tuple[PricePoint, ...]:
+    """The price list of a model; empty if it has none."""
+    if table is None:
+        return ()
+    named = {"tolerance", "violation", "violation_stderr", "corrected", "deployed"}
+    others = [str(name) for name in table.columns if name not in named]
+    found = []
+    for line in table.to_dict("records"):
+        quality = line.get("accuracy", line.get("r2"))
+        values = (quality, line.get("violation"))
+        if any(one is None or not math.isfinite(one) for one in values):
+            continue
+        stderr = line.get("violation_stderr")
+        found.append(
+            PricePoint(
+                tolerance=_optional(line.get("tolerance")),
+                quality=_number(quality),
+                violation=_number(line["violation"]),
+                stderr=0.0 if stderr is None or not math.isfinite(stderr) else _number(stderr),
+                corrected=bool(line.get("corrected", True)),
+                deployed=bool(line.get("deployed", False)),
+                columns={name: float(line[name]) for name in others if _is_number(line[name])},
+            )
+        )
+    return tuple(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and math.isfinite(float(value))
+
+
+@dataclass(frozen=True)
 class About:
     """Fields that people stated about the model; None where nobody did."""
 
@@ -426,7 +538,8 @@ class About:
         if not isinstance(facts, Mapping | None):
             raise TypeError(f"expected about to be a mapping, got {type(facts).__name__!r}; pass fields as text.")
         found = {
-            check_choice("field of about", str(name), (*FIELDS, *OTHERS)): one for name, one in (facts or {}).items()
+            check_choice("field of about", str(name), (*FIELDS, *APPROVAL, *OTHERS)): one
+            for name, one in (facts or {}).items()
         }
         for name, one in found.items():
             if not isinstance(one, str):
@@ -441,3 +554,8 @@ class About:
     def rows(self) -> tuple[tuple[str, str | None], ...]:
         """Every field with its label on the page."""
         return tuple((words, self.get(name)) for name, words in FIELDS.items())
+
+    @property
+    def approval(self) -> tuple[tuple[str, str | None], ...]:
+        """Every field of the approval with its label on the page."""
+        return tuple((words, self.get(name)) for name, words in APPROVAL.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,23 +95,43 @@ def line(x1: float, y1: float, x2: float, y2: float, *, class_: str) -> Markup:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def bottom_axis(scale: Scale, y: float, top: float, title: str = "", *, whole: bool = False) -> Markup:
+def percent_text(value: float) -> str:
+    """A tick of a share, in percent."""
+    return f"{tick_text(100 * value)}%"
+
+
+def points_text(value: float) -> str:
+    """A tick of a gap, in percentage points."""
+    return tick_text(100 * value)
+
+
+def bottom_axis(
+    scale: Scale,
+    y: float,
+    top: float,
+    title: str = "",
+    *,
+    whole: bool = False,
+    written: Callable[[float], str] = tick_text,
+) -> Markup:
     """Ticks, of what is counted at ``whole`` numbers alone, with their lines up to ``top``, and a title below."""
     parts = []
     for tick in (one for one in scale.ticks() if not whole or abs(one - round(one)) < 1e-9):
         parts += [line(scale(tick), top, scale(tick), y, class_="grid")]
-        parts += [label(scale(tick), y + 14, tick_text(tick), anchor="middle", class_="tick")]
+        parts += [label(scale(tick), y + 14, written(tick), anchor="middle", class_="tick")]
     if title:
         parts += [label((scale.start + scale.end) / 2, y + 36, title, anchor="middle", class_="axis-title")]
     return element("g", line(scale.start, y, scale.end, y, class_="axis"), *parts)
 
 
-def left_axis(scale: Scale, x: float, right: float, title: str) -> Markup:
+def left_axis(
+    scale: Scale, x: float, right: float, title: str, *, written: Callable[[float], str] = tick_text
+) -> Markup:
     """Ticks with their lines to ``right``, numbers at the left, a title above."""
     parts = []
     for tick in scale.ticks():
         parts += [line(x, scale(tick), right, scale(tick), class_="grid")]
-        parts += [label(x - 7, scale(tick), tick_text(tick), anchor="end", class_="tick")]
+        parts += [label(x - 7, scale(tick), written(tick), anchor="end", class_="tick")]
     return element("g", *parts, label(0, 10, title, class_="axis-title") if title else "")
 
 
@@ -144,6 +164,7 @@ class Mark:
     index: int = 0
     shape: str | None = None
     class_: str = ""
+    key: str | None = None
 
     def draw(self, *, first: bool) -> Markup:
         """The shape within a larger invisible one that is easy to hit; the first mark of a chart is a tab stop."""
@@ -160,6 +181,7 @@ class Mark:
             aria_label=self.text,
             data_series=self.series,
             data_index=self.index,
+            data_key=self.key,
         )
 
 
@@ -173,9 +195,11 @@ class Chart:
     height: float
     drawing: tuple[Markup, ...]
     marks: tuple[Mark, ...]
+    width: float = WIDTH
+    class_: str = ""
 
     def __html__(self) -> str:
-        box = f"0 0 {WIDTH:g} {self.height:g}"
+        box = f"0 0 {self.width:g} {self.height:g}"
         title = element("title", self.title, id=f"{self.name}-title")
         description = element("desc", self.description, id=f"{self.name}-desc")
         drawing = element(
@@ -194,7 +218,7 @@ class Chart:
             role="group",
             aria_label=f"{self.title}: {len(self.marks)} points, arrow keys move between them",
         )
-        return element("div", drawing, marks if self.marks else "", class_="chart", id=self.name)
+        return element("div", drawing, marks if self.marks else "", class_=f"chart {self.class_}".strip(), id=self.name)
 
 
 def separate(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:

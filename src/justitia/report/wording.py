@@ -80,9 +80,9 @@ def quantities(names: Sequence[str], task: Task) -> str:
 def violation_words(names: Sequence[str], task: Task) -> str:
     """Definition of the violation."""
     if task.kind != "number":
-        return "The violation is the largest difference between the rates of two groups."
+        return "The gap is the largest difference between the rates of two groups."
     distance = ": the Kolmogorov-Smirnov distance" if names[0] == "demographic_parity" else ""
-    return f"The violation is the largest difference between two groups in their {quantities(names, task)}{distance}."
+    return f"The gap is the largest difference between two groups in their {quantities(names, task)}{distance}."
 
 
 def tolerance_words(model: Model, in_force: float | None, engine: str) -> str:

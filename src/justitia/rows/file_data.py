@@ -1,4 +1,4 @@
-"""Inputs of a fit on files: names of the public columns, and where the attribute is."""
+"""Inputs of a fit on files or on data frames of engines: names of the public columns, and where the attribute is."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
-from justitia.privacy.joining import FileAttribute, check_held, held_for_files
+from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.privacy.persons import Persons
-from justitia.rows.files import Columns
-from justitia.rows.parquet import RowFiles
+from justitia.rows.files import Columns, FileRows, Progress
+from justitia.rows.frames import Frame, FrameRows, is_frame, open_frame
+from justitia.rows.parquet import RowFiles, is_files
 
 
 @dataclass(frozen=True, eq=False)
 class FileData:
-    """Files, names of their public columns, and where the attribute is. No row has been read.
+    """Files or a data frame, names of their public columns, and where the attribute is.
 
     Attributes
     ----------
-    files : RowFiles
+    files : RowFiles or Frame
     columns : Columns
     sensitive : SensitiveColumns or HeldElsewhere
     second : RowFiles, optional
@@ -27,15 +28,15 @@ class FileData:
         Column of public ids.
     """
 
-    files: RowFiles
+    files: RowFiles | Frame
     columns: Columns
     sensitive: SensitiveColumns | HeldElsewhere
     second: RowFiles | None
     person: str | None
 
     @classmethod
-    def from_names(cls, X: Any, y: Any, sensitive: Any, weight: Any, person: Any) -> FileData:
-        """Open the files and check names and types of columns.
+    def from_names(cls, X: Any, y: Any, sensitive: Any, weight: Any, person: Any, proxy: Any = None) -> FileData:
+        """Open the files or the data frame and check names and types of columns.
 
         Raises
         ------
@@ -47,7 +48,10 @@ class FileData:
                 raise TypeError(
                     f"expected {name} to be the name of a column where X is in files, got {type(given).__name__!r}."
                 )
-        files = RowFiles.open(X)
+        proxies = _proxy_names(proxy, (y, weight, person))
+        files = open_frame(X) if is_frame(X) else RowFiles.open(X)
+        if isinstance(files, Frame):
+            check_frame(files, sensitive, person)
         where: SensitiveColumns | HeldElsewhere
         private: tuple[str, ...]
         if isinstance(sensitive, HeldElsewhere):
@@ -58,11 +62,11 @@ class FileData:
             private, key = where.columns, where.key
             second = None if where.file is None else RowFiles.open(where.file)
         beside = private if second is None else ()
-        hidden = {y, weight, person, key, *beside} - {None}
+        hidden = {y, weight, person, key, *beside, *proxies} - {None}
         chosen = tuple(name for name in (files.features or files.names) if name not in hidden)
         if not chosen:
             raise ValueError(f"{files.shown} has no column left to learn from; leave fewer out.")
-        columns = Columns(chosen, y, weight)
+        columns = Columns(chosen, y, weight, proxy=proxies)
         public = [name for name in (*columns.all, person, key) if name is not None]
         clash = [name for name in private if name in public]
         if clash:
@@ -74,18 +78,64 @@ class FileData:
             raise ValueError(f"expected rows in {files.shown}, got none; pass files with rows.")
         return cls(files, columns, where, second, person)
 
-    def attribute(self, ranges: tuple[tuple[int, int], ...] | None = None) -> FileAttribute | HeldElsewhere:
+    def rows(self, progress: Progress) -> FileRows | FrameRows:
+        """The row source, with a bar for each pass."""
+        if isinstance(self.files, Frame):
+            return FrameRows(self.files, self.columns, self.attribute(), progress)
+        return FileRows(self.files, self.columns, progress)
+
+    def attribute(
+        self, ranges: tuple[tuple[int, int], ...] | None = None
+    ) -> FileAttribute | FrameAttribute | HeldElsewhere:
         """Where the attribute of the rows is, or who holds it; ``ranges`` are the rows of each process."""
+        if isinstance(self.files, Frame):
+            return FrameAttribute(SensitiveColumns.from_name(self.sensitive), len(self.files))
         if isinstance(self.sensitive, HeldElsewhere):
             return held_for_files(self.sensitive, self.files, self.person)
         return FileAttribute(self.sensitive, self.files, self.second, ranges)
 
     def persons(self) -> Persons | None:
         """Which rows are one person's; a custodian counts them by its own ids."""
-        if self.person is None or isinstance(self.sensitive, HeldElsewhere):
+        if self.person is None or isinstance(self.sensitive, HeldElsewhere) or isinstance(self.files, Frame):
             return None
         tables = self.files.tables([self.person])
         return Persons.from_ids([one for table in tables for one in table.column(0).to_pylist()])
 
 
-__all__ = ["FileData"]
+def _proxy_names(proxy: Any, others: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Names of the columns of proxies."""
+    listed = () if proxy is None else (proxy,) if isinstance(proxy, str) else proxy
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise TypeError(
+            f"expected proxy to be names of columns where X is in files, got {type(proxy).__name__!r}; write "
+            "proxy=['p_black'], say."
+        )
+    for name in listed:
+        if name in others:
+            raise ValueError(f"the column {name!r} is target, weight or id and cannot be a proxy; name another.")
+    return tuple(dict.fromkeys(listed))
+
+
+def is_stored(X: Any) -> bool:
+    """Whether rows are in files or in a data frame of an engine, so that other columns are given by name."""
+    return is_files(X) or is_frame(X)
+
+
+def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
+    """Refuse what only rows in files can do.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(sensitive, HeldElsewhere) or person is not None:
+        what = "person" if person is not None else "a custodian"
+        raise ValueError(f"expected no {what} with {frame.shown}, got one; write the rows to Parquet files first.")
+    if isinstance(sensitive, SensitiveColumns) and sensitive.file is not None:
+        raise ValueError(
+            f"expected the sensitive column in {frame.shown}, got a file of its own; join the two by their key with "
+            f"{frame.engine} first."
+        )
+
+
+__all__ = ["FileData", "is_stored"]

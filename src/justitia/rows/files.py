@@ -112,7 +112,9 @@ class FilePart:
         """Sum of the weights, in units of the largest and cut, on the grid."""
         assert self.columns.weight is not None  # noqa: S101 - asked for only where there are weights
         name = self.columns.weight
-        total: IntArray = sum(weight_sum_of(table, name, weights, self.n) for _, table in self._tables([name]))
+        total = np.zeros(1, dtype=np.int64)
+        for _, table in self._tables([name]):
+            total += weight_sum_of(table, name, weights, self.n)
         return total
 
     def load(self, reader: BlockReader) -> None:
@@ -203,7 +205,7 @@ class StoredRows:
     """
 
     def __init__(self, n: int, like: Block, *, weighted: bool) -> None:
-        kinds = {"X": np.float32, "y": np.float32, "weight": np.float32, "score": np.float64}
+        kinds = {"X": np.float32, "y": np.float32, "weight": np.float32, "score": np.float64, "proxy": np.float32}
         shapes = {name: getattr(like, name).shape[1:] for name in kinds if getattr(like, name) is not None}
         if not weighted:
             del shapes["weight"]
@@ -220,7 +222,7 @@ class StoredRows:
         found = {name: array[at:stop] for name, array in self._arrays.items()}
         weight = found.get("weight")
         weight = np.ones(stop - at, dtype=np.float32) if weight is None else weight
-        return Block(first, found["X"], found["y"], weight, found.get("score"), memo)
+        return Block(first, found["X"], found["y"], weight, found.get("score"), memo, found.get("proxy"))
 
     def unmap(self) -> None:
         """Let go of the pages that were read or written: the memory of a process does not grow with its rows."""
@@ -230,7 +232,7 @@ class StoredRows:
 
 
 def stored_bytes(features: int, scores: int, *, weighted: bool) -> int:
-    """Bytes of temporary files for one row: encoded features, scores, label, and weight if there are any."""
+    """Bytes of temporary files for one row: encoded features and proxies, scores, label and weights."""
     return 4 * features + 8 * scores + 4 + 4 * weighted
 
 
@@ -257,6 +259,7 @@ class FileRows(RowSource):
         self._parts = parts
         self._pool = WorkerPool(parts) if len(parts) > 1 else None
         self._encode: Encode | None = None
+        self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
         self._passes = 0
 
@@ -276,7 +279,7 @@ class FileRows(RowSource):
         self._passes += 1
         with self._progress(self.n, f"pass {self._passes}") as bar:
             if self._pool is not None:
-                return self._pool.each(call, *arguments, keeps=keeps, done=lambda k: bar.update(len(self._parts[k])))
+                return self._pool.each(call, *arguments, keeps=keeps, progress=bar.update)
             for part in self._parts:
                 part.progress = bar.update
             return [getattr(part, call)(*arguments) for part in self._parts]
@@ -297,9 +300,11 @@ class FileRows(RowSource):
         self.weights = replace(weights, mean=total / self.n)
         return self.weights
 
-    def encode_with(self, encode: Encode, classes: Sequence[Any] | PublicRange) -> None:
-        """Encode features with this function, and labels by their place among these classes or in a range."""
-        self._encode, self._classes = encode, classes
+    def encode_with(
+        self, encode: Encode, classes: Sequence[Any] | PublicRange, encode_proxy: Encode | None = None
+    ) -> None:
+        """Encode features and proxies with these functions, labels by their place among classes or in a range."""
+        self._encode, self._classes, self._encode_proxy = encode, classes, encode_proxy
 
     def check_room(self, features: int, scores: int) -> None:
         """Refuse to go on if the encoded rows would not fit; before a base model learns, which takes long.
@@ -331,7 +336,7 @@ class FileRows(RowSource):
         if self._encode is None:
             raise ValueError("expected an encoder, got none; call encode_with first.")
         made = (self.columns, self._encode, self._classes, self.weights, self.n, stride(self.n))
-        self._each("load", BlockReader(*made, predict, sample_scores), keeps=True)
+        self._each("load", BlockReader(*made, predict, sample_scores, self._encode_proxy), keeps=True)
 
     def run(self, work: Pass) -> IntArray:
         """The sum over all parts."""

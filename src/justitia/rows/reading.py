@@ -48,18 +48,21 @@ class Columns:
     weight : str, optional
     number : bool
         Whether the target is a number.
+    proxy : tuple of str
+        Columns that say something about the group; none of them is a feature.
     """
 
     features: tuple[str, ...]
     target: str | None = None
     weight: str | None = None
     number: bool = False
+    proxy: tuple[str, ...] = ()
 
     @property
     def all(self) -> list[str]:
         """Names of all of them, each once."""
         extra = (name for name in (self.target, self.weight) if name is not None)
-        return list(dict.fromkeys((*self.features, *extra)))
+        return list(dict.fromkeys((*self.features, *self.proxy, *extra)))
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,8 @@ class BlockReader:
         Scores rows outside the sample; without it blocks have no score.
     sample_scores : ndarray, optional
         Scores of the rows of the sample, by models that have not learned from them.
+    encode_proxy : callable, optional
+        From a DataFrame of the proxies to numbers; without it blocks have none.
     """
 
     columns: Columns
@@ -183,6 +188,7 @@ class BlockReader:
     every: int
     predict: Predict | None = None
     sample_scores: NDArray[np.float64] | None = None
+    encode_proxy: Encode | None = None
 
     def block(self, first: int, table: Any) -> Block:
         """The rows of a table, of which the first has this position among all rows."""
@@ -195,7 +201,10 @@ class BlockReader:
         y, weight, name = self._target(table), np.ones(len(X), dtype=np.float32), self.columns.weight
         if name is not None:
             weight = self.weights.scaled(read_weights(table, name))
-        return Block(first, X, y, weight, self._score(first, Inputs(features, X)))
+        proxy = None
+        if self.encode_proxy is not None:
+            proxy = self.encode_proxy(table.select(list(self.columns.proxy)).to_pandas())
+        return Block(first, X, y, weight, self._score(first, Inputs(features, X)), proxy=proxy)
 
     def _target(self, table: Any) -> NDArray[np.float32]:
         """(m,): codes of the labels, or scaled numbers."""

@@ -40,6 +40,8 @@ class Block:
         p(y = 1 | x), or probabilities of K classes, once a base model has scored the rows.
     memo : dict
         What earlier passes have computed of this block; it is dropped with the process that holds the block.
+    proxy : ndarray (m, r), optional
+        Public columns that say something about the group, as numbers. They are no features of the base model.
     """
 
     first: int
@@ -48,6 +50,7 @@ class Block:
     weight: NDArray[np.float32]
     score: NDArray[np.float64] | None = None
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    proxy: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -55,7 +58,8 @@ class Block:
     def take(self, rows: NDArray[np.int64]) -> Block:
         """Some of the rows."""
         score = None if self.score is None else self.score[rows]
-        return Block(self.first, self.X[rows], self.y[rows], self.weight[rows], score)
+        proxy = None if self.proxy is None else self.proxy[rows]
+        return Block(self.first, self.X[rows], self.y[rows], self.weight[rows], score, proxy=proxy)
 
 
 class Pass(Protocol):
@@ -122,6 +126,8 @@ class MemoryRows(RowSource):
         As in :class:`Block`.
     block_rows : int
         Rows that a pass computes at once; it bounds memory and does not change results.
+    proxy : ndarray (n, r), optional
+        As in :class:`Block`.
     """
 
     def __init__(
@@ -130,9 +136,10 @@ class MemoryRows(RowSource):
         y: NDArray[np.float32],
         weight: NDArray[np.float32],
         block_rows: int = 65_536,
+        proxy: NDArray[np.float32] | None = None,
     ) -> None:
         self.n, self.max_weight, self.block_rows = len(y), float(weight.max(initial=0.0)), block_rows
-        self._X, self._y, self._weight = X.reshape(len(y), -1), y, weight
+        self._X, self._y, self._weight, self._proxy = X.reshape(len(y), -1), y, weight, proxy
         self._score: NDArray[np.float64] | None = None
         self._memos: dict[int, dict[str, Any]] = {}
 
@@ -142,7 +149,8 @@ class MemoryRows(RowSource):
             rows = slice(first, first + self.block_rows)
             score = None if self._score is None else self._score[rows]
             memo = self._memos.setdefault(first, {})
-            yield Block(first, self._X[rows], self._y[rows], self._weight[rows], score, memo)
+            proxy = None if self._proxy is None else self._proxy[rows]
+            yield Block(first, self._X[rows], self._y[rows], self._weight[rows], score, memo, proxy)
 
     def replace_features(self, X: NDArray[np.float32]) -> None:
         """Use these features from now on: a method may add public columns that it has learned."""

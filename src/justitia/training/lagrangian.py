@@ -48,6 +48,8 @@ class Problem:
         Public stratum of each row.
     costs : ndarray (K, K), optional
         Cost of each decision by class, of more than two classes.
+    proxy : ndarray (n, r), optional
+        Public columns that say something about the group, as numbers; for the first release of the default engine.
     """
 
     X: Array
@@ -60,10 +62,11 @@ class Problem:
     given_goal: Goal | None = field(default=None, repr=False)
     strata: Array | None = field(default=None, repr=False)
     costs: Array | None = None
+    proxy: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.source is None:
-            object.__setattr__(self, "source", MemoryRows(self.X, self.codes, self.weight))
+            object.__setattr__(self, "source", MemoryRows(self.X, self.codes, self.weight, proxy=self.proxy))
 
     def __len__(self) -> int:
         return len(self.y)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -112,6 +113,10 @@ class Run(ABC):
 
     def distance(self) -> float | None:
         """Largest noised difference between two groups' distributions of deployed scores, where these are alike."""
+        return None
+
+    def price(self) -> pd.DataFrame | None:
+        """Quality against violation along a grid of tolerances, from answers that were released; None without one."""
         return None
 
     def public_scores(self, scores: Array, rows: Rows) -> dict[str, float]:

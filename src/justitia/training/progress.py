@@ -9,15 +9,15 @@ from tqdm.auto import tqdm
 
 
 def progress_bar(shown: bool | None, total: int, name: str, **options: Any) -> tqdm[Any]:
-    """A progress bar; with None only in a terminal."""
+    """A progress bar, which is gone when the work is done; with None only in a terminal."""
     if shown is None:
         shown = sys.stderr is not None and sys.stderr.isatty()
-    return tqdm(total=total, disable=not shown, desc=name, **{"unit": "step"} | options)
+    return tqdm(total=total, disable=not shown, desc=name, leave=False, **{"unit": "step"} | options)
 
 
 def pass_bar(shown: bool | None, rows: int, name: str) -> tqdm[Any]:
-    """The bar of one pass over rows, which is gone when the pass is done."""
-    return progress_bar(shown, rows, name, unit="row", unit_scale=True, leave=False)
+    """The bar of one pass over rows."""
+    return progress_bar(shown, rows, name, unit="row", unit_scale=True)
 
 
 __all__ = ["pass_bar", "progress_bar"]

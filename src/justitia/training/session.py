@@ -255,7 +255,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """The folder of this run; its fingerprint is a hash of public facts, the attribute is not among them."""
     digest, problem = hashlib.sha256(), method.problem
-    for array in (problem.X, problem.y, problem.weight):
+    proxy = () if problem.proxy is None else (problem.proxy,)
+    for array in (problem.X, problem.y, problem.weight, *proxy):
         digest.update(np.ascontiguousarray(array).data)
     given = settings.tolerance
     budget = (settings.epsilon, settings.delta, given.tolist() if isinstance(given, np.ndarray) else given)

@@ -9,11 +9,11 @@ import pytest
 from scipy.special import expit
 
 from bench.rivals import FairGBMClassifier
+from bench.rivals.boosted import lightgbm_model
 from bench.rivals.fairgbm import SHIFT, ProxyLagrangian
 from justitia import PrivacyLedger
 from justitia.datasets import make_synthetic
 from justitia.exceptions import BudgetExceeded
-from justitia.learners.lightgbm_base import lightgbm_model
 from justitia.metrics.exact import violation
 from justitia.notions import EqualizedOdds, get_notion
 

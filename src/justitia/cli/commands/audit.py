@@ -67,6 +67,7 @@ def audit(
             rows.X,
             rows.labels,
             sensitive_features=rows.sensitive,
+            proxy=rows.proxy,
             runs=runs,
             attack=attack,
             confidence=confidence,

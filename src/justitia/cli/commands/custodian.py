@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,9 @@ def init(folder: Path, name: str, tls_for: str | None, as_json: bool, **client: 
 @click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column.")
 @click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one.")
 @click.option("--epsilon", type=float, help="Total budget of all queries about this population.")
+@click.option(
+    "--keep-until", type=click.DateTime(["%Y-%m-%d"]), help="Date after which the attribute is to be retired."
+)
 @options.delta
 @_client
 @options.reading
@@ -135,6 +139,7 @@ def register(
     populations: tuple[str, ...],
     key: str | None,
     epsilon: float | None,
+    keep_until: datetime | None,
     delta: float,
     as_json: bool,
     **given: Any,
@@ -166,7 +171,13 @@ def register(
         where = Where(**given)
         groups, ids, attribute = read_registered(_open_source(file, table, database_file, where), where, key)
         held = Register.from_rows(ids, attribute)
-        made = register_population(folder, records, populations[0], held, groups=groups, epsilon=epsilon, delta=delta)
+        stated = {
+            "source": " ".join(([] if file is None else [file.name]) + ([] if table is None else [f"table {table}"])),
+            "keep_until": "" if keep_until is None else keep_until.date().isoformat(),
+        }
+        made = register_population(
+            folder, records, populations[0], held, groups=groups, epsilon=epsilon, delta=delta, **stated
+        )
         facts = {"population": made.name, "people": made.people, "groups": list(made.groups), "epsilon": made.epsilon}
     facts["client"] = _put_client(folder, **client)
     if "population" in facts:
@@ -242,6 +253,7 @@ def audit(folder: Path, as_json: bool) -> None:
             for name in sorted({r.rpartition("/")[0] for r in runs})
         }
         facts = {"people": one.people, "retired": one.retired, "debits": len(runs), "receipts": len(receipts)}
+        facts |= {"source": one.source, "keep_until": one.keep_until}
         spent = {"epsilon": one.epsilon, "delta": one.delta, "spent": ledger.epsilon()}
         found.append({"population": one.name, **facts, **spent, "debits_by_client": by_client})
     clients = [

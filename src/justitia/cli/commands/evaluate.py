@@ -28,12 +28,14 @@ from justitia.cli.files.measurement_log import (
     warn_training_rows,
 )
 from justitia.cli.files.metadata import (
+    FACTS,
     ROWS,
     facts_groups,
     load_model,
     measurement_metadata,
     model_features,
     model_groups,
+    read_json,
 )
 from justitia.cli.files.public_rows import RowHashes, Sketch, hash_rows
 from justitia.cli.files.rows import LabelledRows, read_rows
@@ -41,12 +43,13 @@ from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, model_outpu
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.goal import IN_UNITS, WITHIN_STRATA
 from justitia.cli.measurement_text import exact_text, measurement_text
-from justitia.cli.options import LedgerOptions
+from justitia.cli.options import LedgerOptions, LimitOptions
 from justitia.cli.output import json_text, print_result, print_warnings, staged_file, warn
 from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.measure import Measurement, measure
 from justitia.metrics.quality import class_quality, number_quality, public_quality
 from justitia.notions import DEFAULT_ENGINE_NOTIONS, NOTIONS, notion_name
+from justitia.postprocessing.explain import changes
 from justitia.privacy.vault import check_budget
 from justitia.regressor import LagrangianDualRegressor
 from justitia.tasks import Task
@@ -131,6 +134,8 @@ class EvaluatedModel:
         if base is not None:
             name = self.model.rule_.base.describe()
             found["before"] = {"name": name} | self._quality(base, base_scores)
+            X = None if isinstance(self.rows, ScoredRows) else self.rows.X
+            found["changes"] = changes(base, self.decided, X)
         return found
 
     def _quality(self, decided: NDArray[Any], scores: NDArray[np.float64] | None) -> dict[str, Any]:
@@ -216,6 +221,7 @@ def measured_notions(notions: Sequence[str]) -> dict[str, Any]:
 @options.delta
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all bounds.")
 @options.below
+@options.limits
 @click.option(
     "--scores", is_flag=True, help="Score metrics by group, too: binned AUC, calibration, distances. More noise."
 )
@@ -247,13 +253,18 @@ def evaluate(
     sensitive column, groups and --person are those of the training unless given here. If the model corrects a base
     model, the decisions of the base are measured with the same noise, for comparison.
 
+    --below, or --limit, is the limit that the measurement is held to; by default the one that was given to 'justitia
+    train'. If there is one and it is not shown to be met, the exit code is 4.
+
     Every measurement is kept in the model's folder. The command prints its total cost with the training and earlier
     measurements, because costs add up for individuals whose public rows were used before.
     """
     ledger = LedgerOptions.from_options(settings)
+    given = LimitOptions.from_options(settings)
     settings["where"] = Where.from_options(settings)
     evaluated = load_and_predict(model, data, settings)
-    check_limit(below, evaluated.rows.task, evaluated.notions)
+    limits = given.or_those_of(facts_of(model)) if below is None else replace(given, limit=below)
+    limits.check(evaluated.rows.task, in_units=in_units(evaluated.rows.task, evaluated.notions))
     scores = evaluated.outputs[1] if settings["scores"] else None
     if settings["scores"] and scores is None:
         raise Refusal(f"expected a model of two classes with --scores, got {evaluated.rows.task.describe()}.")
@@ -274,7 +285,8 @@ def evaluate(
             epsilon=settings["epsilon"],
             delta=settings["delta"],
             confidence=settings["confidence"],
-            threshold=below,
+            threshold=limits.limit,
+            favorable=limits.favorable_code(evaluated.rows.task),
             reference=settings["reference"],
             before=evaluated.before(),
             scores=scores,
@@ -286,7 +298,7 @@ def evaluate(
             remarks = (*found.certificate.remarks, total)
             found = replace(found, certificate=replace(found.certificate, remarks=remarks))
         facts = measurement_metadata(found, evaluated.accuracy, data.name, evaluated.r2)
-        facts |= {"public": evaluated.quality()}
+        facts |= {"public": evaluated.quality(), **limits.to_dict()}
         if second is not None:
             second.write_text(json_text(facts), encoding="utf-8")
         file = add_measurement(json_text(facts | entry.to_dict()), stage, model)
@@ -343,11 +355,19 @@ def _classes(model: Any, positive: str | None) -> list[Any] | None:
     return None if positive else classes
 
 
+def in_units(task: Task, notions: Sequence[str]) -> bool:
+    """Whether gaps are in units of the target, not shares."""
+    return task.kind == "number" and bool(set(IN_UNITS) & set(notions))
+
+
 def check_limit(below: float | None, task: Task, notions: Sequence[str]) -> None:
     """Refuse a limit that no difference of rates exceeds, because users who write 5 mean 5%."""
-    in_units = task.kind == "number" and set(IN_UNITS) & set(notions)
-    if below is not None and below > 1 and not in_units:
-        raise Refusal(f"expected --below to be at most 1, got {below:g}; 5% is written 0.05.")
+    LimitOptions(limit=below).check(task, in_units=in_units(task, notions))
+
+
+def facts_of(model: Path) -> dict[str, Any]:
+    """Facts of the training beside a model; none if it was saved from Python."""
+    return read_json(model / FACTS) or {}
 
 
 def _complete(where: Where, facts: dict[str, Any]) -> Where:

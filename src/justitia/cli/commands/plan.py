@@ -33,6 +33,7 @@ from justitia.metrics.planning import (
     number_upper_bounds,
     preflight_warnings,
     rate_noise,
+    tolerance_for_limit,
 )
 from justitia.postprocessing.forecast import forecast
 from justitia.postprocessing.plan import PostProcessingPlan
@@ -62,13 +63,22 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 )
 @options.attribute
 @options.columns
+@options.proxy
 @options.tolerance
 @options.settings
 @options.goal
 @options.stream
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    help="Gap that the model has to be shown to stay below; the plan then says which tolerance to train at.",
+)
+@click.option("--test-rows", type=click.IntRange(min=2), help="Rows of the measurement; by default a quarter of these.")
+@click.option("--test-epsilon", type=float, help="Budget of the measurement; by default --epsilon.")
 @options.workers
+@options.verbose
 @options.as_json
-def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **settings: Any) -> None:
+def plan(data: Path | None, tolerances: tuple[float, ...], verbose: bool, as_json: bool, **settings: Any) -> None:
     """Show the releases of a training run, their privacy cost, and how precisely gaps can be measured.
 
     Only public numbers are needed: how many rows, positive answers and groups (--groups takes their number, too). With
@@ -111,18 +121,32 @@ def plan(data: Path | None, tolerances: tuple[float, ...], as_json: bool, **sett
         "precision": _precision(sizes, counts, made, goal, settings),
         "tolerance": tolerance,
         "expected_tolerance": None,
+        "for_limit": None,
         "outlook": [],
         "columns": [one.to_dict() for one in readings],
         "forecast": _forecast(data, made, columns.features or (), settings) if task.kind == "binary" else None,
     }
+    if settings["limit"] is not None:
+        facts["for_limit"] = _for_limit(counts, task, goal, settings)
     if task.kind != "number":
         notions = list(goal.notions)
         facts["outlook"] = preflight_warnings(counts, made, notions, tolerance)
         if tolerance is None:
             facts["expected_tolerance"] = expected_tolerance(counts, made, notions)
     warn_about(readings)
-    table = f"{columns_text(readings)}\n\n" if readings else ""
+    table = f"{columns_text(readings, verbose=verbose)}\n\n" if readings else ""
     print_result(facts, table + _text(facts), as_json=as_json)
+
+
+def _for_limit(counts: PublicCounts, task: Task, goal: GoalOptions, settings: dict[str, Any]) -> dict[str, Any]:
+    """The largest tolerance with which a measurement is expected to show that the limit is met."""
+    if task.kind == "number":
+        raise Refusal("expected no --limit because the target has numbers, got one; leave it out.")
+    rows = settings["test_rows"] or max(2, counts.rows // 4)
+    epsilon = settings["epsilon"] if settings["test_epsilon"] is None else settings["test_epsilon"]
+    check_budget(epsilon, settings["delta"])
+    asked = (settings["limit"], rows, counts, list(goal.notions), epsilon, settings["delta"])
+    return {"limit": settings["limit"], "rows": rows, "epsilon": epsilon, "tolerance": tolerance_for_limit(*asked)}
 
 
 def _precision(
@@ -219,6 +243,8 @@ def _forecast(
         "passes": found.passes,
         "rows_per_second": found.rows_per_second,
         "workers": workers,
+        "disk_bytes": found.disk,
+        "memory_bytes": found.memory,
         "processor_seconds": found.seconds,
         "seconds": found.shared(workers),
     }
@@ -260,6 +286,7 @@ def _text(facts: dict[str, Any]) -> str:
         "training": f"{listed_notions(facts['notion'])}, engine {facts['engine']}",
         "tolerance": "",
         "time": "",
+        "room": "",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
     if tolerance is not None:
@@ -270,6 +297,10 @@ def _text(facts: dict[str, Any]) -> str:
         head["time"] = (
             f"about {forecasted['seconds']:,.0f} s with {forecasted['workers']} processor(s): {forecasted['passes']} "
             f"passes at {forecasted['rows_per_second']:,.0f} rows a second, a sample of {forecasted['sample']:,} rows"
+        )
+        disk, memory = forecasted["disk_bytes"], forecasted["memory_bytes"]
+        head["room"] = (
+            f"{disk / 2**20:,.0f} MB of temporary files on disk, at most about {memory / 2**20:,.0f} MB of memory"
         )
     lines = [
         "Plan from public numbers; no budget was spent.",
@@ -286,4 +317,17 @@ def _text(facts: dict[str, Any]) -> str:
             indent=2,
         ),
     ]
+    if facts["for_limit"] is not None:
+        lines.append(wrap(limit_sentence(**facts["for_limit"])))
     return "\n".join([*lines, *(wrap(f"warning: {one}", indent=9) for one in facts["outlook"])])
+
+
+def limit_sentence(limit: float, rows: int, epsilon: float, tolerance: float | None) -> str:
+    """At which tolerance to train so that a measurement shows the limit."""
+    measured = f"with {rows:,} people at epsilon {epsilon:g}"
+    if tolerance is None:
+        return (
+            f"No tolerance is small enough to show a gap of at most {limit:g} {measured}, 4 times out of 5; measure "
+            "more people, raise --test-epsilon, or choose a larger limit."
+        )
+    return f"To show a gap of at most {limit:g} {measured}, 4 times out of 5, train at {tolerance:.2g} or below."

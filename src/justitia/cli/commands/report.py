@@ -12,13 +12,16 @@ import click
 from justitia._files import MOST_JSON, read_bounded
 from justitia.cli import options
 from justitia.cli.command import Command
+from justitia.cli.commands.evaluate import in_units
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.measurement_log import HIDDEN_FIELDS, log_facts, newest_measurement, rows_digest
 from justitia.cli.files.metadata import CURVE, load_model, read_json
 from justitia.cli.output import check_file, print_result
 from justitia.persistence.folder import MODEL
+from justitia.privacy.durable_ledger import DurableLedger
 from justitia.report import build_report
 from justitia.report.build import page_path
+from justitia.report.wording import notions_of, task_of
 
 EXAMPLE = """
 $ justitia report model --out report.html
@@ -37,7 +40,11 @@ $ justitia report model --title Loans --positive-means 'loan granted' \\
 @click.option(
     "--about",
     type=options.FILE,
-    help="TOML with owner, purpose, population, version, monitoring_plan, human_oversight.",
+    help="TOML with owner, purpose, version, ... and what an approval states; docs/report.md lists the fields.",
+)
+@options.limits
+@click.option(
+    "--ledger", type=options.FILE, help="The ledger that paid for everything; without it the log may be incomplete."
 )
 @options.overwrite
 @options.as_json
@@ -47,22 +54,31 @@ def report(
     title: str | None,
     positive_means: str | None,
     about: Path | None,
+    ledger: Path | None,
     overwrite: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Write a report about MODEL (HTML), a model card (Markdown) and the facts (JSON).
 
     They show the contents of the folder: the training, every private measurement of 'justitia evaluate' and 'justitia
     compare', the newest of 'evaluate' in full, and the curve if the model is a point of one. No number about groups is
     exact. Fields that --about does not state stay visibly empty.
+
+    The page begins with a verdict on --limit and --limit-ratio, by default those of 'justitia evaluate' or 'justitia
+    train'.
     """
+    limits = options.LimitOptions.from_options(settings)
     fitted, facts = load_model(model)
+    task = task_of(fitted)
+    limits.check(task, in_units=in_units(task, notions_of(fitted)))
+    opened = None if ledger is None else DurableLedger.open(ledger)
     stated = _read_about(about) | {
         name: value for name, value in (("title", title), ("positive_means", positive_means)) if value is not None
     }
     page = page_path(out)
     for file in (page, page.with_suffix(".md"), page.with_suffix(".json")):
-        check_file(file, overwrite=overwrite, inputs=(about,))
+        check_file(file, overwrite=overwrite, inputs=(about, ledger))
     public = {name: value for name, value in facts.items() if name not in HIDDEN_FIELDS}
     # The file that describes the model contains the digests of its other files.
     digest = hashlib.sha256(read_bounded(model / MODEL, MOST_JSON)).hexdigest()
@@ -73,6 +89,10 @@ def report(
         facts=public | {"model_digest": digest, "data_digest": rows_digest(facts)},
         about=stated,
         measurement_log=log_facts(model, facts, fitted.certificate_),
+        limit=limits.limit,
+        limit_ratio=limits.limit_ratio,
+        favorable=limits.favorable,
+        ledger=opened,
     )
     page = made.write(out, overwrite=overwrite)
     card, data = page.with_suffix(".md"), page.with_suffix(".json")

@@ -30,6 +30,7 @@ from justitia.cli.output import (
 )
 from justitia.cli.training import fit_arguments, make_estimator, read_training_rows, save_model, save_or_rescue
 from justitia.persistence.folder import MODEL, foreign_in_model
+from justitia.postprocessing.price import price_sentence
 
 EXAMPLE = """
 $ justitia train income.csv --target income --sensitive sex \\
@@ -40,6 +41,7 @@ $ justitia train income.csv --target income --sensitive sex \\
 @click.command("train", cls=Command, example=EXAMPLE)
 @options.training
 @options.tolerance
+@options.limits
 @options.workers
 @options.ledger
 @click.option(
@@ -48,6 +50,7 @@ $ justitia train income.csv --target income --sensitive sex \\
     help="Folder to save to after every release; the same command resumes from it. --seed is then 0 by default.",
 )
 @options.out("Folder for the model.")
+@options.verbose
 @options.as_json
 def train(
     data: Path,
@@ -55,6 +58,7 @@ def train(
     checkpoint: Path | None,
     out: Path,
     overwrite: bool,
+    verbose: bool,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -73,7 +77,9 @@ def train(
     if checkpoint is not None and settings["seed"] is None:
         settings["seed"] = 0  # a run that goes on has to draw the same public numbers
     goal = GoalOptions.from_options(settings, tolerances)
+    limits = options.LimitOptions.from_options(settings)
     rows = read_training_rows(data, settings)
+    limits.check(rows.task, in_units=not goal.are_shares)
     ledger = options.LedgerOptions.from_options(settings)
     model = make_estimator(rows, settings, goal)
     given = fit_arguments(rows, goal)
@@ -85,10 +91,12 @@ def train(
         model.fit(**given, ledger=opened, checkpoint=checkpoint)
         until_saved.enter_context(ignore_interrupts())
         sketch = hash_rows(rows, target).sketch.to_dict() if isinstance(rows, LabelledRows) else None
-        facts = save_or_rescue(partial(save_model, model, rows, target=target, sketch=sketch), stage, out)
+        facts = save_or_rescue(
+            partial(save_model, model, rows, target=target, sketch=sketch, limits=limits), stage, out
+        )
     facts = {"model": out, **facts, "certificate": model.certificate_.to_dict(), "warnings": warnings}
-    table = f"{columns_text(rows.readings)}\n\n" if isinstance(rows, LabelledRows) else ""
-    print_result(facts, table + _text(model, facts, out), as_json=as_json)
+    table = f"\n\n{columns_text(rows.readings, verbose=verbose)}" if isinstance(rows, LabelledRows) else ""
+    print_result(facts, _text(model, facts, out) + table + _next(model, out), as_json=as_json)
     return OK
 
 
@@ -110,13 +118,18 @@ def _text(model: Model, facts: dict[str, Any], out: Path) -> str:
         if facts["noisy_violation"] is None
         else f"{facts['noisy_violation']:{'.3g' if facts['task'] == 'number' else '.3f'}} on training data "
         "(noisy estimate); 'justitia evaluate' measures it on other data",
+        "price": price_sentence(model),
         "privacy": certificate.statement,
         "remarks": diagnostics.strip(),
     }
-    text = [f"Trained: {out}", fields_text(lines)]
-    if math.isfinite(certificate.epsilon):
-        text.append(wrap(f"Next: justitia evaluate {quote(str(out))} TEST.csv"))
-    return "\n".join(text)
+    return "\n".join([wrap(f"TRAINED  {out}", indent=9), fields_text(lines)])
+
+
+def _next(model: Model, out: Path) -> str:
+    """The command that measures the model on other rows; none for a model that is not private."""
+    if not math.isfinite(model.certificate_.epsilon):
+        return ""
+    return f"\n\n{wrap(f'Next: justitia evaluate {quote(str(out))} TEST.csv')}"
 
 
 def target_text(facts: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ Everything here is public; sensitive columns are never among the columns that ar
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,8 +16,10 @@ import pandas as pd
 
 from justitia.cli.errors import Refusal, shown_path
 from justitia.cli.files.reading import Table
-from justitia.cli.output import table_text, truncate, warn
+from justitia.cli.output import table_text, text_width, truncate, warn
 from justitia.preprocessing.column_types import (
+    CATEGORY,
+    DATE,
     IGNORED,
     NUMBER,
     ColumnType,
@@ -28,6 +31,9 @@ from justitia.preprocessing.number_formats import NumberFormat
 
 #: Fields of training.json: how each column was read, and how numbers were written.
 COLUMNS, WRITTEN = "read_as", "written"
+#: Columns that are listed one by one; of more, those that are left out or in doubt.
+LISTED = 12
+KIND_WORDS = {NUMBER: "numeric", CATEGORY: "categorical", DATE: "dates"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class FeatureColumns:
         Formats of numbers and dates.
     known : sequence of ColumnType or None
         How a model's columns were read; None inspects every column.
+    proxy : sequence of str
+        Columns that say something about the group, and are no features.
     """
 
     features: Sequence[str] | None = None
@@ -51,6 +59,7 @@ class FeatureColumns:
     categorical: Sequence[str] = ()
     written: NumberFormat = field(default_factory=NumberFormat)
     known: tuple[ColumnType, ...] | None = None
+    proxy: Sequence[str] = ()
 
     @classmethod
     def from_options(cls, values: dict[str, Any]) -> FeatureColumns:
@@ -61,6 +70,7 @@ class FeatureColumns:
             tuple(itertools.chain.from_iterable(values.pop("drop"))),
             tuple(itertools.chain.from_iterable(values.pop("categorical"))),
             read_formats(values),
+            proxy=tuple(dict.fromkeys(values.pop("proxy", ()))),
         )
 
     @classmethod
@@ -124,7 +134,22 @@ class FeatureColumns:
             raise Refusal(f"{shown_path(table.path)} has no column left to learn from; check --features and --drop.")
         for name in self.drop:
             readings += (ColumnType(name, IGNORED, says="left out"),)
+        for name in self.proxy:
+            readings += (ColumnType(name, IGNORED, says="proxy of the group, in training only"),)
         return read, readings
+
+    def read_proxies(self, table: Table) -> pd.DataFrame | None:
+        """Proxies converted as features are; None without any.
+
+        Raises
+        ------
+        Refusal
+            If one cannot be read without guessing.
+        """
+        if not self.proxy:
+            return None
+        columns = replace(self, features=self.proxy, drop=(), known=None, proxy=())
+        return columns.read(table, self.proxy)[0]
 
     def as_read(self, frame: pd.DataFrame, readings: Sequence[ColumnType] | None = None) -> pd.DataFrame:
         """Features of some rows, converted by these readings, or by those of the model."""
@@ -180,11 +205,18 @@ def warn_about(readings: Sequence[ColumnType]) -> None:
             warn(one.refusal or one.doubt)
 
 
-def columns_text(readings: Sequence[ColumnType]) -> str:
-    """A table of all columns and how they are read."""
-    rows, used = [], 0
-    for one in readings:
-        rows.append((truncate(one.name, 24), one.kind, truncate(one.says, 38)))
-        used += one.is_feature
-    head = f"How columns are read ({used} of {len(readings)} are features):"
+def columns_text(readings: Sequence[ColumnType], *, verbose: bool = False) -> str:
+    """How columns are read: a table of all columns, or of many columns their number by kind and those in doubt."""
+    used = [one for one in readings if one.is_feature]
+    head = f"How columns are read ({len(used)} of {len(readings)} are features):"
+    listed = readings
+    if len(readings) > LISTED and not verbose:
+        kinds = ", ".join(
+            f"{count} {KIND_WORDS[kind]}" for kind, count in Counter(one.kind for one in used).most_common()
+        )
+        head = f"Columns: {kinds}; --verbose lists them."
+        listed = [one for one in readings if one.doubt or not one.is_feature]
+        if not listed:
+            return head
+    rows = [(truncate(one.name, 24), one.kind, truncate(one.says, text_width() - 42)) for one in listed]
     return f"{head}\n{table_text(('column', 'read as', 'what is in it'), rows, left=3)}"

@@ -45,6 +45,8 @@ class LabelledRows:
         The attribute itself, closed, on its way to the vault.
     person : list of str, optional
         Public ids, where people have several rows.
+    proxy : DataFrame, optional
+        Public columns that say something about the group.
     columns, readings
         How the columns were to be read, and how they were.
     """
@@ -56,6 +58,7 @@ class LabelledRows:
     attribute: PublicAttribute
     sensitive: Attribute = field(repr=False)
     person: list[str | None] | None = field(repr=False, default=None)
+    proxy: pd.DataFrame | None = field(repr=False, default=None)
     columns: FeatureColumns = field(repr=False, default_factory=FeatureColumns)
     readings: tuple[ColumnType, ...] = field(repr=False, default=())
 
@@ -112,9 +115,10 @@ def read_rows(
     y, known = read_target(table, target, positive, classes, task=task, written=columns.written)
     person = None if attribute.person is None else read_ids(attribute.person, table, repeated=True)
     X, readings = columns.read(table, names)
+    proxy = columns.read_proxies(table)
     sensitive = read_attribute(attribute, table)
     show_progress("")
-    return LabelledRows(table, X, y, known, attribute, sensitive, person, columns, (*readings, *related))
+    return LabelledRows(table, X, y, known, attribute, sensitive, person, proxy, columns, (*readings, *related))
 
 
 def _named_after(
@@ -128,6 +132,7 @@ def _named_after(
     if columns.known is not None or columns.features is not None:
         return ()
     named = {*attribute.hidden(), target, *columns.drop, *columns.categorical, *columns.written.dates, *base_columns}
+    named |= {*columns.proxy}
     found = []
     for name in table.columns:
         sensitive = None if name in named else related_column(name, attribute.columns)
@@ -139,6 +144,22 @@ def _named_after(
             )
             found.append(ColumnType(name, IGNORED, says=says, doubt=doubt))
     return tuple(found)
+
+
+def check_proxies(columns: FeatureColumns, hidden: set[str], table: Table) -> None:
+    """Refuse a proxy that is no public column, or is a feature.
+
+    Raises
+    ------
+    Refusal
+        For the first of them.
+    """
+    table.check_columns(columns.proxy)
+    for name in columns.proxy:
+        if name in hidden:
+            raise Refusal(f"the column {name!r} is target, key or sensitive and cannot be a --proxy; leave it out.")
+        if name in (columns.features or ()):
+            raise Refusal(f"the column {name!r} cannot be both a feature and a --proxy; leave it out of --features.")
 
 
 def column_names(given: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -180,7 +201,8 @@ def feature_names(
     for name in base_columns:
         if name in columns.drop:
             raise Refusal(f"the column {name!r} cannot be both --base-column and dropped; leave it out of --drop.")
-    hidden |= {*columns.drop}
+    check_proxies(columns, hidden, table)
+    hidden |= {*columns.drop, *columns.proxy}
     chosen = dict.fromkeys([*(columns.features or table.columns), *base_columns])
     names = [name for name in chosen if name not in hidden]
     if not names:

@@ -38,6 +38,8 @@ class StreamedRows:
         Columns that are no features because of their names; the others are taken as the files type them.
     task : Task
         What kind of target it is.
+    proxy : list of str, optional
+        Columns that say something about the group.
     """
 
     table: Table
@@ -48,6 +50,7 @@ class StreamedRows:
     person: str | None = None
     readings: tuple[ColumnType, ...] = ()
     task: Task = BINARY
+    proxy: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -90,7 +93,8 @@ def read_streamed(
     names, related = feature_names(attribute, table, target, columns, column_names(base_columns, table.columns))
     files = RowFiles.open(data, features=names, positive=positive, workers=workers)
     found = BINARY if task is None else target_task(table, target, positive, task)
-    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related, found)
+    proxy = list(columns.proxy) or None
+    return StreamedRows(table, files, target, attribute, place_of(attribute), attribute.person, related, found, proxy)
 
 
 def place_of(attribute: PublicAttribute) -> SensitiveColumns | HeldElsewhere:

@@ -87,14 +87,12 @@
     });
   }
 
-  const closed = [];
-  window.addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details[data-prints]:not([open])")) {
-      closed.push(one);
-      one.open = true;
-    }
-  });
-  window.addEventListener("afterprint", () => {
-    for (const one of closed.splice(0)) one.open = false;
-  });
+  function choose(mark) {
+    const panel = document.getElementById("price-panel");
+    const key = mark.dataset.key;
+    if (!panel || key === undefined) return;
+    for (const one of panel.querySelectorAll("[data-price]")) one.hidden = one.dataset.price !== key;
+  }
+
+  for (const mark of document.querySelectorAll(".mark.price")) mark.addEventListener("focus", () => choose(mark));
 })();

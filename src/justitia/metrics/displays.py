@@ -1,0 +1,160 @@
+"""Plots with matplotlib in scikit-learn's manner: rates by group, impact ratios, and a trade-off, with bounds.
+
+matplotlib is optional; a display imports it when it draws. Everything that is drawn is noised or public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from justitia._validate import check_choice
+from justitia.metrics.measure import measure
+from justitia.privacy.frames import protects_attribute
+
+if TYPE_CHECKING:
+    from justitia.metrics.impact import Impact
+    from justitia.metrics.measurement import Measurement
+
+#: Impact ratio below which US agencies regard a difference as adverse impact.
+FOUR_FIFTHS = 0.8
+
+
+def axes_or_new(ax: Any) -> Any:
+    """The axes that were given, or new ones.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+    except ImportError:
+        raise ImportError("expected matplotlib for a plot, got none; pip install matplotlib.") from None
+    return plt.subplots()[1]
+
+
+@dataclass(eq=False)
+class MeasurementDisplay:
+    """Rates of each group with their bounds; of a measurement with decisions before, both.
+
+    Parameters
+    ----------
+    measurement : Measurement
+    rate : str, optional
+        By default the first one.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Axes and figure, once :meth:`plot` has drawn.
+    """
+
+    measurement: Measurement
+    rate: str | None = None
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    @protects_attribute
+    def from_estimator(cls, model: Any, X: Any, y: Any, *, ax: Any = None, **asked: Any) -> Self:
+        """Measure the decisions of a fitted model and draw them.
+
+        Parameters
+        ----------
+        asked
+            Arguments of :func:`justitia.measure`: the attribute, ``groups``, ``epsilon`` and so on; the budget is
+            spent.
+        """
+        return cls.from_predictions(y, model.predict(X), ax=ax, **asked)
+
+    @classmethod
+    @protects_attribute
+    def from_predictions(cls, y_true: Any, y_pred: Any, *, ax: Any = None, **asked: Any) -> Self:
+        """Measure decisions and draw them; ``asked`` are arguments of :func:`justitia.measure`."""
+        return cls(measure(y_true, y_pred, **asked)).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on new axes."""
+        names = self.measurement.rate_names
+        rate = names[0] if self.rate is None else check_choice("rate", self.rate, names)
+        ax = axes_or_new(ax)
+        lines = [("after", self.measurement)]
+        if self.measurement.before is not None:
+            lines.insert(0, ("before", self.measurement.before))
+        for k, (name, found) in enumerate(lines):
+            label = name if len(lines) > 1 else rate
+            _draw_intervals(ax, found.table.loc[rate], shift=0.16 * (k - (len(lines) - 1) / 2), label=label)
+        ax.axvline(float(self.measurement.overall[rate]), linestyle="--", color="0.5", label="all rows")
+        ax.set(xlabel=f"{rate.replace('_', ' ')}, bounds at {self.measurement.confidence:g}", ylabel="")
+        _name_groups(ax, self.measurement.groups)
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class ImpactDisplay:
+    """Impact ratio of each group with its bounds, and the line of four fifths."""
+
+    impact: Impact
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on new axes."""
+        ax = axes_or_new(ax)
+        table = self.impact.table.rename(columns={"rate": "of_group", "impact_ratio": "rate"})
+        finite = table["upper"].where(np.isfinite(table["upper"]), table["rate"])
+        _draw_intervals(ax, table.assign(upper=finite), shift=0.0, label="impact ratio")
+        ax.axvline(FOUR_FIFTHS, color="0.3", label="four fifths")
+        ax.set(xlabel=f"impact ratio to {self.impact.ratio_to}, bounds at {self.impact.confidence:g}")
+        _name_groups(ax, self.impact.groups)
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass(eq=False)
+class TradeoffDisplay:
+    """Accuracy, or R2, against the noised gap, a point for each tolerance, with two standard errors."""
+
+    table: pd.DataFrame
+    standard_error: float
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on new axes."""
+        ax = axes_or_new(ax)
+        name = "accuracy" if "accuracy" in self.table else "r2"
+        gaps, quality = self.table["noisy_violation"].to_numpy(), self.table[name].to_numpy()
+        error = 2 * self.standard_error if np.isfinite(self.standard_error) else None
+        ax.errorbar(gaps, quality, xerr=error, fmt="o-", capsize=3)
+        for x, y, tolerance in zip(gaps, quality, self.table["tolerance"], strict=True):
+            text = "by the noise" if pd.isna(tolerance) else f"{tolerance:g}"
+            ax.annotate(text, (x, y), textcoords="offset points", xytext=(4, 6))
+        ax.set(xlabel="noised gap between two groups, two standard errors", ylabel=name)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _draw_intervals(ax: Any, table: pd.DataFrame, *, shift: float, label: str) -> None:
+    """Points with bounds, one line per group; groups without enough evidence have none."""
+    known = table["rate"].notna().to_numpy()
+    values = table["rate"].to_numpy(dtype=float)[known]
+    low, high = (table[name].to_numpy(dtype=float)[known] for name in ("lower", "upper"))
+    places = np.flatnonzero(known) + shift
+    reach = np.stack([np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)])
+    ax.errorbar(values, places, xerr=reach, fmt="o", capsize=3, label=label)
+
+
+def _name_groups(ax: Any, groups: tuple[str, ...]) -> None:
+    ax.set_yticks(range(len(groups)), groups)
+    ax.set_ylim(len(groups) - 0.5, -0.5)

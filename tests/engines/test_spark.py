@@ -1,0 +1,135 @@
+"""Data frames of Spark, on two threads of one JVM; a killed executor is one of a cluster of processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+from cases import (
+    TARGETS,
+    check_flip,
+    check_killed_worker_changes_nothing,
+    check_measure_tradeoff_predict,
+    check_same_as_files,
+    check_same_as_memory,
+    check_wrong_input,
+    fitted,
+    nothing_spent,
+    table_for,
+    unfitted,
+)
+from pyspark.sql import SparkSession, functions, types
+
+from justitia.rows.spark import SparkFrame
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
+NAMES = {"a": "double", "b": "double", "c": "double", "d": "double", "town": "string", "sex": "string"}
+
+
+def session(master: str) -> SparkSession:
+    made = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "OFF")
+        .config("spark.python.worker.faulthandler.enabled", "false")
+        .config("spark.executor.memory", "1g")
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("OFF")
+    return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark() -> Iterator[SparkSession]:
+    made = session("local[2,4]")
+    yield made
+    SparkSession.getActiveSession().stop()  # type: ignore[union-attr]
+
+
+def make(table: pd.DataFrame, partitions: int) -> Any:
+    """Rows in partitions whose order is that of a hidden number of the row."""
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    label = "string" if table["label"].map(type).eq(str).any() or not len(table) else None
+    label = label or ("long" if pd.api.types.is_integer_dtype(table["label"]) else "double")
+    kinds = NAMES | {"label": label, "weight": "double"}
+    schema = ", ".join(f"{name} {kinds[name]}" for name in table.columns)
+    rows = table.astype(object).where(table.notna(), None).to_dict("split")["data"]
+    frame = spark.createDataFrame([(at, *row) for at, row in enumerate(rows)], f"place long, {schema}")
+    return frame.repartitionByRange(partitions, "place").sortWithinPartitions("place").drop("place")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fit_on_workers_has_the_sums_and_the_model_of_rows_in_memory(target: str) -> None:
+    check_same_as_memory(make, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fit_beyond_the_sample_has_the_sums_and_the_model_of_files(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_same_as_files(make, target, tmp_path, monkeypatch)
+
+
+def test_measure_tradeoff_and_predict_give_the_numbers_of_rows_in_memory() -> None:
+    check_measure_tradeoff_predict(make, lambda frame: frame.toPandas())
+
+
+def test_wrong_input_is_refused_in_one_sentence_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_wrong_input(make, monkeypatch)
+
+
+def test_rows_that_change_each_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def select_without_cache(self: SparkFrame, public: Any, private: Any) -> None:
+        self._public, self._private = list(public), list(private)
+        self._used = self._frame.select(*public, *private)
+
+    drawn = functions.udf(random.random, types.DoubleType()).asNondeterministic()
+    changing = make(table_for("binary"), 2).withColumn("a", drawn())
+    monkeypatch.setattr(SparkFrame, "select", select_without_cache)
+    monkeypatch.setattr(SparkFrame, "close", lambda self: None)
+    with nothing_spent(ValueError, "the same rows in the same order each time", monkeypatch) as ledger:
+        unfitted("binary").fit(changing, "label", sensitive_features="sex", ledger=ledger)
+
+
+def test_another_label_of_one_row_moves_that_row_alone() -> None:
+    check_flip(make)
+
+
+def test_attribute_of_another_type_is_not_given() -> None:
+    frame = make(table_for("binary"), 2)
+    as_map = frame.withColumn("sex", functions.create_map(functions.lit("x"), functions.col("sex")))
+    none = frame.withColumn("sex", functions.lit(None).cast("string"))
+    assert fitted("binary", as_map)[:2] == fitted("binary", none)[:2]
+
+
+def kill_executor() -> None:
+    """End the JVM that started this worker; in a cluster of processes that is an executor."""
+    worker = os.getpid()
+    while True:
+        worker = int(subprocess.run(["ps", "-o", "ppid=", str(worker)], capture_output=True, check=True).stdout)
+        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{worker}/cmdline").read_bytes():
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_executor_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SparkSession.getActiveSession().stop()  # type: ignore[union-attr]
+    session("local-cluster[2,1,1024]")
+    check_killed_worker_changes_nothing(make, tmp_path, monkeypatch, kill_executor)
