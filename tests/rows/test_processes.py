@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,23 @@ class Part:
 
     def __init__(self, number: int) -> None:
         self.number, self.loaded = number, 0
+        self.progress: Callable[[int], object] = len
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"number": self.number, "loaded": self.loaded, "progress": len}
+
+    def blocks(self, count: int) -> int:
+        for _ in range(count):
+            self.progress(10 + self.number)
+        return count
+
+    def one_block_then_gone(self, place: str) -> int:
+        """The first worker of each part is killed after it has reported a block."""
+        self.progress(10)
+        if not (been := Path(f"{place}{self.number}")).exists():
+            been.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.number
 
     def load(self, by: int) -> None:
         self.loaded = by
@@ -90,11 +107,23 @@ def kill(pool: WorkerPool, part: int) -> None:
     os.kill(pool.one(part, "process"), signal.SIGKILL)
 
 
-def test_results_of_all_parts_come_in_order_and_each_is_reported(pool: WorkerPool) -> None:
-    done: list[int] = []
-    assert pool.each("content", done=done.append) == [Part(number).content() for number in range(3)]
-    assert done == [0, 1, 2]
+def test_results_of_all_parts_come_in_order(pool: WorkerPool) -> None:
+    assert pool.each("content") == [Part(number).content() for number in range(3)]
     assert len({*pool.each("process"), os.getpid()}) == 4
+
+
+def test_blocks_of_all_workers_are_reported_while_they_work(pool: WorkerPool) -> None:
+    rows: list[int] = []
+    assert pool.each("blocks", 5000, progress=rows.append) == [5000] * 3  # more than a pipe has room for
+    assert sorted(rows) == [10] * 5000 + [11] * 5000 + [12] * 5000
+    assert pool.each("blocks", 2) == [2] * 3  # nobody reads the reports
+    assert pool.one(1, "blocks", 5000) == 5000
+
+
+def test_worker_that_is_lost_among_its_reports_is_replaced(pool: WorkerPool, tmp_path: Path) -> None:
+    rows: list[int] = []
+    assert pool.each("one_block_then_gone", str(tmp_path / "been"), progress=rows.append) == [0, 1, 2]
+    assert rows == [10] * 3  # a worker that replaces another one is not counted again
 
 
 def test_whole_numbers_come_back_exact_beyond_what_a_float_holds(pool: WorkerPool) -> None:
@@ -147,7 +176,7 @@ def test_interrupted_message_ends_its_worker_so_that_no_half_of_it_is_misread(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(worker._pipe), "recv", interrupt)
+        patch.setattr(type(worker.pipe), "recv", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pool.one(0, "total", 1)
     assert pool.one(0, "total", 2) == 5

@@ -26,6 +26,8 @@ CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
 CLASSES = re.compile(r"multiclass num_class:(\d+)")
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
+#: Predicted in one thread.
+FEW_ROWS = 64
 #: Estimators of LightGBM whose trees are read.
 ESTIMATORS = ("LGBMClassifier", "LGBMRegressor")
 
@@ -243,8 +245,11 @@ class TreesModel:
         return lightgbm.Booster(model_str=self.trees.text())
 
     def _predict(self, X: Any) -> Floats:
-        rows = X if hasattr(X, "columns") else check_array(X, ensure_all_finite=False)
-        found: Floats = self.booster_.predict(rows, num_threads=max(self.n_jobs or 1, 0))
+        # Numbers of ours need no check, and threads that are started for a few rows take longer than their trees.
+        known = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2)
+        rows = X if known else check_array(X, ensure_all_finite=False)
+        threads = 1 if len(rows) <= FEW_ROWS else max(self.n_jobs or 1, 0)
+        found: Floats = self.booster_.predict(rows, num_threads=threads)
         return found
 
 

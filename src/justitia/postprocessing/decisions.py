@@ -18,6 +18,7 @@ from justitia.notions import RateTable
 from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import moved_probability
 from justitia.postprocessing.dual import best_action
+from justitia.postprocessing.features import ALIGNED
 from justitia.postprocessing.memberships import Memberships
 from justitia.postprocessing.prefix_sums import PrefixFactor
 from justitia.postprocessing.proxies import AveragedMemberships
@@ -161,21 +162,19 @@ class EvaluateDecisions:
         """(T, S Y, L, 2 G + 1)."""
         decided, found = self.rule.decide(block)
         q = self.rule.memberships.by_label(block) if found is None else found
-        p, weight = probabilities(block), block.weight[:, None].astype(np.float64)
+        p, weight = probabilities(block), block.weight.astype(np.float64)
         labels, actions = len(q), self.rule.prices.shape[-1]
         codes = block.y.astype(np.int64)
         total = np.zeros((len(decided), self.rule.prices.shape[1], actions + 1, 2 * q.shape[2] + 1), dtype=np.int64)
         for code in range(total.shape[1]):
             y = code % labels
-            own = (codes == code)[:, None]
-            inside = (codes // labels == code // labels)[:, None]
-            columns = to_nearest(
-                np.concatenate([q[y] * p[y][:, None] * inside, q[y] * own, own], axis=1) * weight, self.step
-            )
-            whole = columns.sum(0)
+            own, inside = (codes == code)[None], codes // labels == code // labels
+            shares = q[y].T  # rows come last: sums over them are then products of a matrix and a vector
+            steps = to_nearest(np.concatenate([shares * (p[y] * inside), shares * own, own]) * weight, self.step)
+            whole = steps.sum(1)
             for t, actual in enumerate(decided):
-                for action in range(1, actions + 1):
-                    total[t, code, action] = columns[actual == action].sum(0).astype(np.int64)
+                for action in range(1, actions + 1):  # sums of whole numbers: exact in any order
+                    total[t, code, action] = (steps @ (actual == action).astype(np.float64)).astype(np.int64)
                 total[t, code, 0] = whole.astype(np.int64) - total[t, code, 1:].sum(0)
         return total
 
@@ -269,8 +268,11 @@ class ColumnSums:
 
     def run(self, block: Block) -> IntArray:
         """(width,)."""
-        steps: IntArray = to_nearest(self.rows(block).astype(np.float64), self.step).sum(0).astype(np.int64)
-        return steps
+        rows = self.rows(block)
+        total = np.zeros(rows.shape[1], dtype=np.int64)
+        for at in range(0, len(rows), ALIGNED):  # so few that they stay in the processor's cache
+            total += to_nearest(rows[at : at + ALIGNED].astype(np.float64), self.step).sum(0).astype(np.int64)
+        return total
 
 
 def rates_of_cells(table: RateTable, shares: Array) -> Array:

@@ -20,7 +20,6 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from justitia.postprocessing.association import FeatureColumns
-from justitia.privacy.rows import placed_chunks
 from justitia.rows.source import Block
 from justitia.training.diagnostics import missing_by_label
 
@@ -157,18 +156,24 @@ class PublicRows:
         """(m, width): rows of a block, by their own labels."""
         base, label = self.label_free(block), block.y.astype(np.int64) % self.labels
         if self.blocks:
-            own = (label[:, None] == np.arange(self.labels)).astype(base.dtype)
-            return np.concatenate([base * own[:, [y]] for y in range(self.labels)], axis=1)
+            found = np.zeros((len(base), self.labels, base.shape[1]), dtype=base.dtype)
+            found[np.arange(len(base)), label] = base
+            return found.reshape(len(base), -1)
         return np.concatenate([base, label_codes(self.labels)[label].astype(base.dtype) * base[:, :1]], axis=1)
 
     def label_free(self, block: Block) -> Array:
         """(m, columns): rows before the label is put in; with it they have norm at most 1."""
-        base = np.nan_to_num(self._base(block), nan=0.0, posinf=0.0, neginf=0.0)  # a network may diverge
-        norms = np.linalg.norm(base, axis=1, keepdims=True)
-        if not self.blocks:
-            norms = np.hypot(norms, base[:, :1])  # the label's columns are as long as the constant
-        found: Array = base / np.maximum(norms, np.float32(1.0))
-        return found
+        base = self._base(block)
+        for at in range(0, len(base), ALIGNED):
+            rows = base[at : at + ALIGNED]
+            norms = _norms(rows)
+            if not np.isfinite(norms).all():  # a network may diverge
+                np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+                norms = _norms(rows)
+            if not self.blocks:
+                norms = np.hypot(norms, rows[:, :1])  # the label's columns are as long as the constant
+            np.divide(rows, np.maximum(norms, np.float32(1.0)), out=rows)
+        return base
 
     def by_label(self, weights: Array) -> list[Array]:
         """(C, columns) for each label: what multiplies label-free rows of that label in ``weights . row``."""
@@ -227,19 +232,36 @@ class PublicRows:
     def _base(self, block: Block) -> Array:
         """(m, columns): constant, features, representation and score, each part of length about 1."""
         flat = block.X.reshape(len(block), -1).astype(np.float32, copy=False)
-        features = np.clip((flat - self.centre) / self.scale, -CUT, CUT)
         hidden, scores = self.represent(block)
         scores = scores.reshape(len(block), -1)
-        parts = [
-            np.ones((len(block), 1), dtype=np.float32),
-            (features if self.axes is None else aligned_product(block.first, features, self.axes))
-            / features.shape[1] ** 0.5,
-            (hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes))
-            / self.hidden_length,
-            np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5,
-            *(() if self.proxy is None else (self.proxy(block),)),
-        ]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1) / np.float32(self.length)
+        hidden = hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes)
+        rest = [hidden / self.hidden_length, np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5]
+        rest += [] if self.proxy is None else [self.proxy(block)]
+        rotated = self.axes is not None
+        features = aligned_product(block.first, self._standardised(flat), self.axes) if rotated else flat
+        width = 1 + features.shape[1]
+        base = np.empty((len(block), width + sum(one.shape[1] for one in rest)), dtype=np.float32)
+        np.concatenate(rest, axis=1, out=base[:, width:], casting="same_kind")
+        for at in range(0, len(block), ALIGNED):  # so few that they stay in the processor's cache
+            rows = slice(at, at + ALIGNED)
+            some = features[rows] if rotated else self._standardised(features[rows])
+            base[rows, 0] = 1
+            base[rows, 1:width] = some / np.float32(flat.shape[1] ** 0.5)
+            base[rows] /= np.float32(self.length)
+        return base
+
+    def _standardised(self, flat: Array) -> Array:
+        """(m, p): features in standard deviations, cut off."""
+        standard = flat - self.centre
+        standard /= self.scale
+        cut: Array = np.clip(standard, -CUT, CUT, out=standard)
+        return cut
+
+
+def _norms(rows: Array) -> Array:
+    """(m, 1): lengths."""
+    norms: Array = np.sqrt(np.square(rows).sum(1, keepdims=True))
+    return norms
 
 
 def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
@@ -248,10 +270,19 @@ def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
     Each row is multiplied at a place that its position decides, in a product of one shape and in one thread: other
     rows, blocks and processes do not change its last bit.
     """
-    rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 16)))
-    matrix = np.pad(matrix.astype(rows.dtype), ((0, rows.shape[1] - len(matrix)), (0, 0)))
+    columns = rows.shape[1] + -rows.shape[1] % 16
+    matrix = np.pad(matrix.astype(rows.dtype), ((0, columns - len(matrix)), (0, 0)))
+    placed = np.zeros((ALIGNED, columns), dtype=rows.dtype)
+    products, done = np.empty((len(rows), matrix.shape[1]), dtype=rows.dtype), 0
     with _libraries().limit(limits=1, user_api="blas"):  # a worker has one thread, the driver may have more
-        return np.concatenate([(rows[who] @ matrix)[at] for at, who in placed_chunks(first, len(rows), ALIGNED)])
+        while done < len(rows):
+            start = (first + done) % ALIGNED
+            taken = min(ALIGNED - start, len(rows) - done)
+            # Other places keep what they hold: no place changes another's product.
+            placed[start : start + taken, : rows.shape[1]] = rows[done : done + taken]
+            products[done : done + taken] = (placed @ matrix)[start : start + taken]
+            done += taken
+    return products
 
 
 @cache

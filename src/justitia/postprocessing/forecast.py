@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from justitia.learners.base import Inputs, cross_fit_folds
 from justitia.learners.lightgbm_base import default_base
 from justitia.postprocessing.correction import ROWS, Distillation
-from justitia.postprocessing.decisions import DecisionRows, DecisionRule, EvaluateDecisions, Gains
+from justitia.postprocessing.decisions import ColumnSums, DecisionRows, DecisionRule, EvaluateDecisions, Gains
 from justitia.postprocessing.features import PublicRows, base_scores
-from justitia.postprocessing.memberships import Memberships
+from justitia.postprocessing.memberships import ExpectedSums, Memberships
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.preprocessing.encoding import TabularEncoder
-from justitia.rows.files import Columns, stride
+from justitia.rows.files import Columns, stored_bytes, stride
 from justitia.rows.parquet import BLOCK, RowFiles
 from justitia.rows.source import Block
+
+#: Bytes of a process that has imported what a fit needs.
+LIBRARIES = 300 * 2**20
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Forecast:
         over the encoded rows.
     disk : int
         Bytes of temporary files.
+    memory : int
+        Bytes of the largest process, the driver, at most; workers hold less.
     """
 
     rows: int
@@ -49,6 +54,7 @@ class Forecast:
     scoring: float
     passing: float
     disk: int
+    memory: int
 
     @property
     def seconds(self) -> float:
@@ -81,19 +87,27 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
     few, sample, names = min(n, BLOCK), -(-n // stride(n)), list(features)
     tables = [table for _, table in files.blocks(columns.all, 0, sample)]
     encoder = TabularEncoder().fit(tables[0].select(names).to_pandas())
-    numbers = np.concatenate([encoder.transform(table.select(names).to_pandas()) for table in tables])
+    numbers = np.concatenate([encoder.transform(table.select(names)) for table in tables])
     codes, _ = pd.factorize(np.concatenate([table.select([target]).to_pandas()[target].to_numpy() for table in tables]))
     y = (codes == 1) if 0 < (codes == 1).sum() < len(codes) else np.arange(len(codes)) % 2 == 1
     model, learning = _learning(numbers, y)
     learning += _distilling(numbers, y) * min(sample, ROWS) / len(numbers)
-    reading = _seconds(lambda: [encoder.transform(t.select(names).to_pandas()) for _, t in files.blocks(names, 0, few)])
+    reading = _seconds(lambda: [encoder.transform(t.select(names)) for _, t in files.blocks(names, 0, few)])
     each = _seconds(lambda: model.predict(numbers[:few], num_threads=1))
     predicting = 0.0 if sample == n else default_base(sample).deployed * each
-    whole, short = _passes(numbers[:few], y[:few])
-    passing = ((3 + plan.checks) * whole + (1 + plan.checks) * short) * n / few
-    disk = 0 if sample == n else n * (4 * numbers.shape[1] + 16)
+    first, whole, short = _passes(numbers[:few], y[:few])
+    passing = (first + (1 + plan.checks) * (whole + short)) * n / few
+    width = numbers.shape[1]
+    disk = 0 if sample == n else n * stored_bytes(width, scores=1, weighted=False)
     passes = 4 + 2 * plan.checks + (plan.share_sizes > 0)
-    return Forecast(n, sample, passes, learning, (2 * reading + predicting) * n / few, passing, disk)
+    scoring = (2 * reading + predicting) * n / few
+    return Forecast(n, sample, passes, learning, scoring, passing, disk, _memory(n, sample, width))
+
+
+def _memory(n: int, sample: int, width: int) -> int:
+    """Bytes of libraries, the sample (table, features, three copies of its public rows), a block, and all codes."""
+    rows = 2 * 4 * (width + 4)  # a public row: one block of columns per label, in single precision
+    return LIBRARIES + sample * (8 * width + 3 * rows + 256) + BLOCK * 6 * rows + 3 * n
 
 
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
@@ -117,15 +131,20 @@ def _distilling(numbers: NDArray[np.float32], y: Any) -> float:
     )
 
 
-def _passes(numbers: NDArray[np.float32], y: Any) -> tuple[float, float]:
-    """Seconds of a pass that computes memberships, and of one that finds the decisions of the pass before."""
+def _passes(numbers: NDArray[np.float32], y: Any) -> tuple[float, float, float]:
+    """Seconds of the passes before the first check, of one that computes memberships, and of one that finds decisions.
+
+    The release of the moments takes about twice as long as a public sum of the same rows.
+    """
     labels, ones = y.astype(np.float32), np.ones(len(y), dtype=np.float32)
     block = Block(0, numbers.reshape(len(y), -1), labels, ones, np.full(len(y), 0.5))
     rows = PublicRows.fit(base_scores, block)
-    prices, gains = np.zeros((1, 2, 2, 1)), Gains(np.array([0.5]))
-    rule = DecisionRule(Memberships(rows, np.zeros((3, rows.width))), prices, gains, np.zeros(1), "trial")
+    prices, gains, weights = np.zeros((1, 2, 2, 1)), Gains(np.array([0.5])), np.zeros((3, rows.width))
+    rule = DecisionRule(Memberships(rows, weights), prices, gains, np.zeros(1), "trial")
+    total = _seconds(lambda: ColumnSums(rows, 1.0).run(block))
+    expected = _seconds(lambda: ExpectedSums(rows, weights, 18).run(block))
     whole = _seconds(lambda: EvaluateDecisions(rule, 1.0).run(block))
-    return whole, _seconds(lambda: DecisionRows(rule, np.zeros((1, 2, 2, 2)))(block))
+    return 3 * total + expected, whole, _seconds(lambda: DecisionRows(rule, np.zeros((1, 2, 2, 2)))(block))
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -29,7 +29,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from justitia.postprocessing.features import PublicRows, aligned_product
+from justitia.postprocessing.features import ALIGNED, PublicRows, aligned_product
 from justitia.rows.source import Block, IntArray
 
 Array = NDArray[Any]
@@ -165,8 +165,11 @@ def ridges(
         Columns that are left out, by an infinite ridge, where their sums cannot be told from noise.
     """
     mean = total / np.maximum(total[constant], 1e-12)
-    wide = rows.astype(np.float64)
-    squares = np.square(wide - wide[:, constant] * mean).sum(0) * n / len(rows)
+    squares = np.zeros(len(mean))
+    for at in range(0, len(rows), CHUNK):
+        wide = rows[at : at + CHUNK].astype(np.float64)
+        squares += np.square(wide - wide[:, constant] * mean).sum(0)
+    squares *= n / len(rows)
     part = np.clip(sums[:, constant] / np.maximum(total[constant], 1e-12), 0.0, 1.0)
     chance = part * (1 - part) * squares + stddev**2 * (1 + mean**2)
     statistic = (np.square(sums - sums[:, constant] * mean) / np.maximum(chance, 1e-12)).max(0)
@@ -175,6 +178,14 @@ def ridges(
     idle = max(share, IDLE * int((~informative & ~left_out).sum()))
     found = np.maximum(np.where(informative, share, idle) * stddev**2, LEAST_RIDGE)
     return np.where(left_out, np.inf, found)
+
+
+def _shares(logits: Array) -> Array:
+    """(..., C, m): softmax over the categories; rows come last, so that each step is over many of them."""
+    shares = np.ascontiguousarray(logits)
+    shares = np.exp(shares - shares.max(-2, keepdims=True))
+    shares /= shares.sum(-2, keepdims=True)
+    return shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +209,9 @@ class Memberships:
         """(Y, m, G): memberships of the named groups if the label were each of the Y labels."""
         weights = np.concatenate(self.rows.by_label(self.weights))
         logits = aligned_product(block.first, self.rows.label_free(block), weights.T)
-        parts = np.split(logits, self.rows.labels, axis=1)
-        return np.stack([softmax(part, axis=1).astype(np.float64)[:, : self.groups or -1] for part in parts])
+        shares = _shares(logits.T.reshape(self.rows.labels, -1, len(block)))
+        # Rows first in memory, too: products over groups are then over numbers that lie side by side.
+        return np.ascontiguousarray(shares[:, : self.groups or -1].transpose(0, 2, 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +237,14 @@ class ExpectedSums:
     def run(self, block: Block) -> IntArray:
         """(C, d)."""
         columns = self.columns(block)
-        q = softmax(aligned_product(block.first, columns, self.weights.T), axis=1).astype(np.float64)
+        q = _shares(aligned_product(block.first, columns, self.weights.T).T).astype(np.float64)
         scale = 1.0 if self.scale is None else self.scale
-        steps = np.rint(columns.astype(np.float64) * (2.0**self.bits / scale))
-        return (np.rint(q * 2.0**self.bits).T @ steps).astype(np.int64)  # below 2^53: exact in any order
+        q, total = np.rint(q * 2.0**self.bits), np.zeros(self.weights.shape, dtype=np.int64)
+        for at in range(0, len(columns), ALIGNED):
+            steps = columns[at : at + ALIGNED].astype(np.float64)
+            steps *= 2.0**self.bits / scale
+            total += (q[:, at : at + ALIGNED] @ np.rint(steps, out=steps)).astype(np.int64)
+        return total  # products are below 2^53: exact in any order
 
 
 def product_bits(n: int) -> int:

@@ -279,7 +279,7 @@ class FileRows(RowSource):
         self._passes += 1
         with self._progress(self.n, f"pass {self._passes}") as bar:
             if self._pool is not None:
-                return self._pool.each(call, *arguments, keeps=keeps, done=lambda k: bar.update(len(self._parts[k])))
+                return self._pool.each(call, *arguments, keeps=keeps, progress=bar.update)
             for part in self._parts:
                 part.progress = bar.update
             return [getattr(part, call)(*arguments) for part in self._parts]

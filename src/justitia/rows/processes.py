@@ -17,13 +17,15 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 #: How often a worker is replaced within one call before the call fails.
 REPLACEMENTS = 3
 #: Errors that a worker passes on by their class; others become ``RuntimeError``.
 KNOWN = {kind.__name__: kind for kind in (ValueError, TypeError, MemoryError)}
+#: First entry of a message that says how many rows a worker has finished.
+REPORT = "rows"
 #: Environment of a worker: it imports nothing from the current folder, and does not compete with the others for cores.
 ENVIRONMENT = {"PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
@@ -43,7 +45,7 @@ class WorkerPool:
         self._kept: dict[str, bytes] = {}  # the last call of each name that changed the parts
 
     def each(
-        self, call: str, *arguments: Any, keeps: bool = False, done: Callable[[int], object] = lambda _: None
+        self, call: str, *arguments: Any, keeps: bool = False, progress: Callable[[int], object] = lambda _: None
     ) -> list[Any]:
         """Call a method of every part; results in order.
 
@@ -51,8 +53,9 @@ class WorkerPool:
         ----------
         keeps : bool
             Whether the call changes the part: a worker that replaces another one repeats it.
-        done : callable
-            Called with the number of each part that is finished.
+        progress : callable
+            Called with the number of rows of each block that a worker has finished; rows that a worker repeats in place
+            of a lost one are not reported.
 
         Raises
         ------
@@ -61,20 +64,30 @@ class WorkerPool:
         RuntimeError
             If workers die again and again.
         """
-        message, results = _pickled((call, arguments)), []
+        message = _pickled((call, arguments))
         with self._ended_on_error():
             for k in range(len(self._parts)):
                 with contextlib.suppress(_Lost):  # noticed again below
                     self._worker(k).send(message)
-            for k in range(len(self._parts)):
-                results.append(self._result(k, message))
-                done(k)
+            self._show(progress)
+            results = [self._result(k, message) for k in range(len(self._parts))]
             for outcome in results:
                 if isinstance(outcome, BaseException):
                     raise outcome
         if keeps:
             self._kept[call] = message
         return results
+
+    def _show(self, progress: Callable[[int], object]) -> None:
+        """Pass on what workers report until each has answered or is gone."""
+        working = {worker.pipe: worker for worker in self._workers if worker is not None and not worker.pipe.closed}
+        while working:
+            for pipe in wait(list(working)):
+                rows = working[pipe].reported()  # type: ignore[index]
+                if rows is None:
+                    del working[pipe]  # type: ignore[arg-type]
+                else:
+                    progress(rows)
 
     def one(self, k: int, call: str, *arguments: Any) -> Any:
         """Call a method of one part."""
@@ -161,7 +174,8 @@ class _Worker:
 
     def __init__(self, part: Any) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
+        self.pipe, theirs = context.Pipe()
+        self._answer: Any = None  # that came among reports
         self._process = context.Process(target=serve, args=(theirs, _pickled(part)), daemon=True)
         with theirs, _environment():
             self._process.start()
@@ -169,13 +183,27 @@ class _Worker:
     def send(self, message: bytes) -> None:
         """Send a call."""
         with self._reached():
-            self._pipe.send_bytes(message)
+            self.pipe.send_bytes(message)
 
     def receive(self) -> Any:
         """The result of the call that was sent last, or the error that it raised."""
         with self._reached():
-            kind, value = self._pipe.recv()
+            found, self._answer = self._answer, None
+            while found is None or found[0] == REPORT:
+                found = self.pipe.recv()
+        kind, value = found
         return value if kind == "result" else KNOWN.get(kind, RuntimeError)(value)
+
+    def reported(self) -> int | None:
+        """Rows of the block that the worker reports next; None if it has answered or is gone."""
+        try:
+            kind, value = found = self.pipe.recv()
+        except (EOFError, OSError):  # noticed again when the answer is received
+            return None
+        if kind == REPORT:
+            return int(value)
+        self._answer = found
+        return None
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
@@ -190,7 +218,7 @@ class _Worker:
 
     def end(self) -> None:
         """Kill the process; it holds nothing that is not computed again."""
-        self._pipe.close()
+        self.pipe.close()
         self._process.kill()
         self._process.join()
 
@@ -228,6 +256,8 @@ def serve(pipe: Connection, pickled: bytes) -> None:
             except Exception:  # noqa: BLE001 - an import may raise anything
                 pipe.send(("ValueError", NOT_IMPORTED))
                 continue
+            if hasattr(part, "progress"):
+                part.progress = lambda rows: pipe.send((REPORT, rows))
             pipe.send_bytes(_answer(part, call, arguments))
 
 

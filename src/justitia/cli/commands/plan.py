@@ -243,6 +243,8 @@ def _forecast(
         "passes": found.passes,
         "rows_per_second": found.rows_per_second,
         "workers": workers,
+        "disk_bytes": found.disk,
+        "memory_bytes": found.memory,
         "processor_seconds": found.seconds,
         "seconds": found.shared(workers),
     }
@@ -284,6 +286,7 @@ def _text(facts: dict[str, Any]) -> str:
         "training": f"{listed_notions(facts['notion'])}, engine {facts['engine']}",
         "tolerance": "",
         "time": "",
+        "room": "",
         "budget": f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:.4g}, all of it:",
     }
     if tolerance is not None:
@@ -294,6 +297,10 @@ def _text(facts: dict[str, Any]) -> str:
         head["time"] = (
             f"about {forecasted['seconds']:,.0f} s with {forecasted['workers']} processor(s): {forecasted['passes']} "
             f"passes at {forecasted['rows_per_second']:,.0f} rows a second, a sample of {forecasted['sample']:,} rows"
+        )
+        disk, memory = forecasted["disk_bytes"], forecasted["memory_bytes"]
+        head["room"] = (
+            f"{disk / 2**20:,.0f} MB of temporary files on disk, at most about {memory / 2**20:,.0f} MB of memory"
         )
     lines = [
         "Plan from public numbers; no budget was spent.",
