@@ -22,6 +22,7 @@ from bench.experiments.folds import dataset
 from bench.experiments.frontier import FRONTIER
 from bench.experiments.holds import HOLDS
 from bench.experiments.inside import INSIDE
+from bench.experiments.layouts import LAYOUTS
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
@@ -57,7 +58,7 @@ PAGES = tuple(
 )
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
-HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, INSIDE)
+HOW_AND_WHY = (CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, LAYOUTS, NUMBER_RULES, INSIDE)
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)
 BEYOND_IT = (FRONTIER, REPEATS, PRICE, CENSUS, *BOUNDS, AUDIT, TRIAL, STRESS, HOLDS, TARGETS)
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*OF_THE_PAPER, *HOW_AND_WHY, *BEYOND_IT)}
