@@ -182,8 +182,8 @@ def ridges(
 
 def _shares(logits: Array) -> Array:
     """(..., C, m): softmax over the categories; rows come last, so that each step is over many of them."""
-    shares = np.ascontiguousarray(logits)
-    shares = np.exp(shares - shares.max(-2, keepdims=True))
+    rows_last = np.ascontiguousarray(logits)
+    shares: Array = np.exp(rows_last - rows_last.max(-2, keepdims=True))
     shares /= shares.sum(-2, keepdims=True)
     return shares
 
