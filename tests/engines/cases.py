@@ -100,7 +100,8 @@ def check_measure_tradeoff_predict(make: Make, collect: Callable[[Any], pd.DataF
     found = collect(decided)
     assert list(found.columns) == [*FEATURES, "label", "sex", "prediction"]
     assert found["prediction"].tolist() == chosen.predict(features).tolist()
-    assert [x if isinstance(x, str) else None for x in found["sex"]] == table["sex"].tolist()
+    given = [[x if isinstance(x, str) else None for x in one["sex"]] for one in (found, table)]
+    assert given[0] == given[1]
     shares = collect(chosen.predict_proba(rows))[["probability_no", "probability_yes"]]
     assert np.array_equal(shares.to_numpy(), chosen.predict_proba(features))
     how = {"groups": GROUPS, "noise_seed": 3, "pos_label": "yes"}
