@@ -78,7 +78,8 @@ def main() -> None:
     print(f"sums to the driver {up(n) / 2**20:.0f} MB; driver {rates.peak / 2**30:.2f} GB, as at any size")
     print(f"blocks kept by all workers {kept(n) / 2**30:.0f} GB")
     print(
-        f"grid step {step:.1e}; a sum has at most {(2 * n / step):.1e} steps of 2^{BITS}; {product_bits(n)} bits per factor"
+        f"grid step {step:.1e}: a sum has at most {2 * n / step:.1e} steps, an integer room for {2.0**BITS:.1e}; "
+        f"{product_bits(n)} bits behind the point of each factor of a product"
     )
 
 

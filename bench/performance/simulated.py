@@ -1,4 +1,4 @@
-"""A fit on rows that are made inside the passes and stored nowhere: ``python -m bench.performance.simulated --rows 20``.
+"""A fit on rows that are made in the passes and stored nowhere: ``python -m bench.performance.simulated --rows 20``.
 
 It shows that nothing in a fit grows with the rows but time: the data frame has as many partitions as it needs, each
 made from its number by a public generator, again in every pass. The base model is a column, so that the time is that of
@@ -67,7 +67,7 @@ class SimulatedFrame(Frame):
         """Nothing is kept: blocks are made again."""
         return MadeAgain(self, task, len(self._rows))
 
-    def with_columns(self, work: Work, features: list[str], like: Mapping[str, Any]) -> Any:
+    def with_columns(self, work: Work, features: list[str], like: Mapping[str, Any]) -> Any:  # noqa: ARG002
         """Predictions have nowhere to go."""
         raise ValueError("expected a data frame of an engine, got a simulated one; it is for fits.")
 

@@ -21,6 +21,7 @@ from file_tables import FEATURES, FEW, GROUPS, make_table, model, recorded_sums,
 from justitia import LagrangianDualRegressor, PrivacyLedger, RowFiles, measure, tradeoff
 from justitia.rows import files as rows_files
 from justitia.rows import frames
+from justitia.rows.engines import is_frame
 from justitia.rows.frames import FrameRows
 
 #: From a table and a number of partitions to a data frame with the rows in this order.
@@ -95,7 +96,7 @@ def check_measure_tradeoff_predict(make: Make, collect: Callable[[Any], pd.DataF
     pd.testing.assert_frame_equal(curve.table, here.table, check_exact=True)
     chosen = curve.models[0]
     decided = chosen.predict(rows)
-    assert frames.is_frame(decided)
+    assert is_frame(decided)
     assert type(decided).__module__ == type(rows).__module__
     found = collect(decided)
     assert list(found.columns) == [*FEATURES, "label", "sex", "prediction"]
