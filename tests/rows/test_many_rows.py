@@ -48,7 +48,7 @@ class Width:
 
 def vault_of(source: AllAlike) -> SensitiveVault:
     attribute = FrameAttribute(SensitiveColumns("sex"), source.n)
-    ledger = PrivacyLedger(epsilon=1e6, delta=1e-300)
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-5)
     return SensitiveVault(attribute, groups=("a", "b"), ledger=ledger, source=source)  # type: ignore[arg-type]
 
 
