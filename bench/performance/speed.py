@@ -13,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -292,6 +293,38 @@ def fit_ratio() -> Ratio:
     return Ratio("private fit on Income / plain fit (30 epochs)", ratio, "<=", 4.0, turns)
 
 
+def row_ratios(*, quick: bool) -> list[Ratio]:
+    """Prediction of one row of a data frame: processor milliseconds, and over LightGBM's prediction of that row."""
+    import pandas as pd  # noqa: PLC0415 - the other ratios need neither data nor estimator
+
+    from bench.performance.people import made_up  # noqa: PLC0415
+    from justitia import LagrangianDualClassifier  # noqa: PLC0415
+
+    X, y, groups = made_up(5_000)
+    people, group = pd.DataFrame(X).add_prefix("x"), pd.Series(groups, name="group")
+    model = LagrangianDualClassifier("equalized_odds", groups=(0, 1, 2), random_state=0, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows
+        model.fit(people, y, sensitive_features=group)
+    row, numbers, booster = people.iloc[:1], model.encoder_.transform(people[:1]), model.rule_.base.models[0].booster_
+    turns, inner = 5 if quick else 20, 50
+    steps: dict[str, Step] = {
+        "ours": lambda: model.predict(row),
+        "LightGBM": lambda: booster.predict(numbers, num_threads=1),
+    }
+    ratio = compare(steps, "LightGBM", turns, inner)["ours"]
+    each = []
+    for _ in range(turns):
+        begun = time.process_time()
+        for _ in range(inner):
+            model.predict(row)
+        each.append(1e3 * (time.process_time() - begun) / inner)
+    return [
+        Ratio("one row of a data frame, processor milliseconds", statistics.median(each), "<=", 3.0, turns),
+        Ratio("one row of a data frame / Booster.predict of it", ratio, "<=", 60.0, turns),
+    ]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
     parser = argparse.ArgumentParser(prog="python -m bench.performance.speed", description=__doc__)
@@ -304,6 +337,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     torch.set_num_threads(1)
     ratios = [*time_ratios(quick=options.quick), memory_ratio(quick=options.quick)]
+    ratios += row_ratios(quick=options.quick)
     ratios += [] if options.quick else [fit_ratio(), *plugin_ratios()]
     print(table(ratios))
     options.output.parent.mkdir(parents=True, exist_ok=True)
