@@ -184,7 +184,7 @@ class Custodian(HeldElsewhere):
         """
         if request.missing == "none":
             raise ValueError(
-                "expected missing='allowed' where a custodian holds the attribute, got 'none'; its registration decides "
+                "expected missing='allowed' where a custodian holds the attribute, got 'none'; its registration says "
                 "who has given it, so leave missing out."
             )
         private = {"noise_seed": request.noise_seed, "missing_marker": request.missing_marker}
