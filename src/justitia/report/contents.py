@@ -488,8 +488,8 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         found += [f"The list of groups was {certificate.groups_source}."]
     if certificate.adjacency in ADJACENCY_WITHOUT_MISSING.values():
         found += [
-            "Whoever trained the model stated that every row has one of the listed groups; an entry that is missing or not "
-            "listed counts as the first group."
+            "Whoever trained the model stated that every row has one of the listed groups; an entry that is missing or "
+            "not listed counts as the first group."
         ]
     if certificate.reproduction:
         found += [f"Noise: {certificate.noise}."]
