@@ -11,7 +11,6 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,15 +111,7 @@ class Learned(Base):
     def __init__(self, base: LightGBMBase, out_of_fold: Array) -> None:
         self.base, self.out_of_fold = base, out_of_fold
 
-    def learn(
-        self,
-        inputs: Inputs,
-        y: Array,
-        weight: Array,
-        *,
-        seed: int,
-        progress: Callable[[int], object],  # noqa: ARG002
-    ) -> Array:
+    def learn(self, inputs: Inputs, y: Array, weight: Array, **_: Any) -> Array:  # noqa: ARG002 - learned before
         """Out-of-fold predictions, as they were."""
         return self.out_of_fold.copy()
 

@@ -100,7 +100,9 @@ class LightGBMBase(CrossFitted):
         data = self.binned(inputs, y, weight)
         fitted = self.each_fold(lambda fold: self.learn_fold(data, *fold), folds, progress)
         shared = min(len(losses) for _, losses in fitted)  # iterations that all folds have
-        total = sum(weight[test].sum() * losses[:shared] for (_, losses), (_, test) in zip(fitted, folds, strict=True))
+        # LightGBM's losses are means; of rows without weight they are not a number, and then they do not count.
+        sizes = [weight[test].sum() for _, test in folds]
+        total = sum(size * np.nan_to_num(losses[:shared]) for size, (_, losses) in zip(sizes, fitted, strict=True))
         trees = int(np.argmin(total)) + 1
         models = [self._model(booster, trees) for booster, _ in fitted]
         prediction = np.zeros(self.task.prediction_shape(len(y)))
