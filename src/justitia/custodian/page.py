@@ -59,7 +59,7 @@ a { color: var(--spent); } code { font-size: .85em; overflow-wrap: anywhere; } .
 .wrong { color: var(--wrong); font-weight: 600; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: .75rem 1.5rem; margin: 1rem 0; }
 dt { color: var(--quiet); font-size: .9rem; } dd { margin: 0; overflow-wrap: anywhere; }
-figure { margin: 1rem 0; max-width: 44rem; } figcaption { color: var(--quiet); font-size: .9rem; }
+figure { margin: 1rem 0; max-width: 34rem; } figcaption { color: var(--quiet); font-size: .9rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--quiet); font-size: 13px; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
 th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
@@ -312,7 +312,7 @@ def _refusals(newest: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # -- the chart
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 690, 16, 140
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 450, 16, 140
 
 
 def _chart(debits: Sequence[Debit], one: Population) -> Markup:
@@ -352,7 +352,7 @@ def _chart(debits: Sequence[Debit], one: Population) -> Markup:
         for x, anchor, time in times
     )
     return Markup(
-        '<figure><svg viewBox="0 4 700 162" role="img" aria-label="{}">{}{}'
+        '<figure><svg viewBox="0 4 460 162" role="img" aria-label="{}">{}{}'
         '<polyline points="{}" fill="none" stroke="var(--spent)" stroke-width="2.5"/></svg>'
         "<figcaption>{}</figcaption></figure>"
     ).format(label, lines, ticks, " ".join(points), label)
