@@ -277,7 +277,7 @@ def test_evaluation_of_numbers_has_r2_distances_and_bounds(there: Path) -> None:
 
 def test_limit_in_units_of_the_target_is_for_means_alone(there: Path) -> None:
     words = ("evaluate", "wage", "wage-test.csv", "--below", "30")
-    assert_refused(invoke(*words), 2, "expected --below to be at most 1, got 30")
+    assert_refused(invoke(*words), 2, "expected a limit of at most 1, got 30")
     assert invoke(*words, "--notion", "mean_parity").exit_code == 0
 
 

@@ -23,7 +23,7 @@ ASKED = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male")
         ((*TRAIN, "--stream"), "expected Parquet to be read a few rows at a time, got 'income.csv'"),
         ((*TRAIN, "--plan", "curve"), "cannot use 'curve': is a directory; name a file."),
         (("tradeoff", "income.csv", *ASKED, "--tolerances", "0,9", "--out", "m"), "expected a tolerance of at most 1"),
-        (("evaluate", "model", "test.csv", "--below", "5"), "expected --below to be at most 1, got 5"),
+        (("evaluate", "model", "test.csv", "--below", "5"), "expected a limit of at most 1, got 5"),
         (("evaluate", "curve", "test.csv"), "'curve' is a curve; name one of its models, 'curve/tolerance-...'."),
         (("report", "curve"), "'curve' is a curve; name one of its models"),
         (("report", "model", "--at", "scores"), "No such option '--at'. (Did you mean one of: '--about', '--out'?) ("),
