@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from running import ROWS, TINY, Run, income, invoke
 
-from justitia import DurableLedger
+from justitia import DurableLedger, Monitor
 from justitia.cli import training
 from justitia.datasets import make_synthetic
 from justitia.training.plan import Plan
@@ -44,6 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = make_synthetic(200, random_state=0)
     pd.concat([people.X, people.y, people.sensitive], axis=1).to_csv(folder / "people.csv", index=False)
     DurableLedger(folder / "people.ledger", dataset="people", epsilon=3.0, delta=1e-5)
+    Monitor.create(folder / "nights", limit=0.9, groups=["Female", "Male"], planned=30, people="new")
     common = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", 0)
     made = invoke("train", folder / "income.csv", *common, "--out", folder / "model")
     assert made.exit_code == 0, made.output

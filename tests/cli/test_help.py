@@ -31,7 +31,7 @@ def commands(group: click.Group = cli, words: tuple[str, ...] = ()) -> Iterator[
 
 
 COMMANDS = list(commands())
-GROUPS = [(), ("budget",), ("custodian",), ("datasets",)]
+GROUPS = [(), ("budget",), ("custodian",), ("datasets",), ("monitor",)]
 #: Their verdict hangs on noise of the operating system: now and then a true claim is not shown.
 JUDGED_BY_NOISE = [("audit",), ("evaluate",)]
 

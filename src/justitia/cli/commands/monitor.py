@@ -20,13 +20,13 @@ from justitia.privacy.vault import INFER
 from justitia.report.monitor_page import monitor_page
 
 CREATE = """
-$ justitia monitor create nights --limit 0.1 --planned 180 \\
-    --people same --epsilon 1 --window 30 --sensitive sex --groups F,M \\
-    --reference training.csv --watch income --watch age
+$ justitia monitor create months --limit 0.1 --planned 12 \\
+    --people same --epsilon 1 --window 3 --sensitive sex \\
+    --groups Female,Male --reference hired.csv --watch points
 """
 ADD = """
-$ justitia monitor add nights tonight.csv --decision hired \\
-    --sensitive sex --groups F,M --when 2026-03-01
+$ justitia monitor add nights hired.csv --decision hired \\
+    --sensitive sex --groups Female,Male --when 2026-03-01
 """
 SHOW = """
 $ justitia monitor show nights --out nights.html
