@@ -142,22 +142,33 @@ def work(cell: Cell) -> dict[str, float]:
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
     """A row per place, notion, epsilon and proxy, with paired differences to no proxy and their standard errors.
 
-    ``better`` is the difference of accuracy less violation. Draws of a fold are averaged first; errors are over folds.
+    ``better`` is the difference of accuracy less violation. Errors are over pairs of fits of the same fold and draw.
     """
-    labelled = results.assign(proxy=setting(results, "proxy"), better=results["accuracy"] - results["violation"])
+    labelled = results.assign(
+        proxy=setting(results, "proxy"),
+        draw=setting(results, "draw").astype(int),
+        better=results["accuracy"] - results["violation"],
+    )
     by = ["dataset", "notion", "epsilon", "proxy"]
-    folds = labelled.groupby([*by, "fold"], sort=False)[["accuracy", "violation", "better"]].mean()
+    fits = labelled.set_index([*by, "fold", "draw"])[["accuracy", "violation", "better"]].sort_index()
     rows = []
-    for key, part in folds.groupby(by, sort=False):
+    for key, part in fits.groupby(by, sort=False):
         facts: dict[str, Any] = dict(zip(by, key, strict=True))
         own = part.droplevel(by)
-        more = own - folds.loc[(*key[:3], NONE)]
-        facts |= {"folds": len(own), "accuracy": own["accuracy"].mean(), "violation": own["violation"].mean()}
+        more = (own - fits.loc[(*key[:3], NONE)]).dropna()
+        facts |= {
+            "fits": len(own),
+            "folds": own.index.get_level_values("fold").nunique(),
+            "accuracy": own["accuracy"].mean(),
+            "violation": own["violation"].mean(),
+        }
         for name in ("accuracy", "violation", "better"):
             facts |= {f"{name}_more": more[name].mean(), f"{name}_error": more[name].std(ddof=1) / math.sqrt(len(more))}
         rows.append(facts)
     order = {name: k for k, name in enumerate(PLACES)}
     table = pd.DataFrame(rows)
+    several = table["fits"] > 1  # others have no standard error
+    table = (table[several] if several.any() else table).copy()
     table["place"] = table["dataset"].map(order)
     return table.sort_values(["place", "notion", "epsilon"], ascending=[True, True, False], kind="stable").drop(
         columns="place"
@@ -172,7 +183,11 @@ def markdown(results: pd.DataFrame) -> str:
     for (place, notion, epsilon), part in table.groupby(["dataset", "notion", "epsilon"], sort=False):
         entries = [_entry(part[part["proxy"] == one]) for one in CANDIDATES]
         lines.append(f"| {name_of(place)}, {name_of(notion)}, ε = {epsilon:g} | {' | '.join(entries)} |")
-    return "\n".join([*lines, "", "In brackets: differences to no proxy on the same folds, ± their standard error."])
+    number = (
+        f"{table['folds'].min()} to {table['folds'].max()} folds, {table['fits'].min()} to {table['fits'].max()} fits"
+    )
+    last = f"In brackets: differences to no proxy on the same fits, ± their standard error. {number} per entry."
+    return "\n".join([*lines, "", last])
 
 
 def _entry(part: pd.DataFrame) -> str:
