@@ -137,9 +137,13 @@ def killer(kill: Callable[[], None], flag: Path) -> Any:
     return lambda work: Dying(work, str(flag))
 
 
-def kill_worker() -> None:
-    """End this process at once."""
-    os.kill(os.getpid(), signal.SIGKILL)
+def worker_killer() -> Callable[[], None]:
+    """A function that ends its process at once; nested, so that it is sent by value."""
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
 
 
 def check_killed_worker_changes_nothing(
