@@ -328,6 +328,11 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
         if is_stored(X):
             check_files_allowed(notions, plan)
+            if plan.trains_network and is_frame(X):
+                raise ValueError(
+                    "expected engine 'post-processing' with a data frame of Spark, Ray or Dask, got "
+                    f"{name_of(plan)!r}; leave engine and module out, or write the rows to Parquet files."
+                )
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person, proxy)
             table, problem, attribute, person = self._read_files(data, notions)
             proxies = data.columns.proxy

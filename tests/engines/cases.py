@@ -137,9 +137,13 @@ def killer(kill: Callable[[], None], flag: Path) -> Any:
     return lambda work: Dying(work, str(flag))
 
 
-def kill_worker() -> None:
-    """End this process at once."""
-    os.kill(os.getpid(), signal.SIGKILL)
+def worker_killer() -> Callable[[], None]:
+    """A function that ends its process at once; nested, so that it is sent by value."""
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
 
 
 def check_killed_worker_changes_nothing(
@@ -192,6 +196,8 @@ def check_wrong_input(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         fit(rows, ledger, sensitive="nope")
     with nothing_spent(TypeError, "expected y to be the name of a column", monkeypatch) as ledger:
         fit(rows, ledger, table["label"])
+    with nothing_spent(ValueError, "expected engine 'post-processing' with a data frame", monkeypatch) as ledger:
+        model(engine="moments").fit(rows, "label", sensitive_features="sex", ledger=ledger)
     with nothing_spent(ValueError, "expected no person with the data frame", monkeypatch) as ledger:
         fit(rows, ledger, person="a")
     with nothing_spent(ValueError, "is sensitive and cannot be used as a public one", monkeypatch) as ledger:

@@ -23,10 +23,10 @@ from cases import (
     check_same_as_memory,
     check_wrong_input,
     fitted,
-    kill_worker,
     nothing_spent,
     table_for,
     unfitted,
+    worker_killer,
 )
 from distributed import Client, LocalCluster
 
@@ -72,7 +72,7 @@ def test_measure_tradeoff_and_predict_give_the_numbers_of_rows_in_memory() -> No
 def test_worker_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_killed_worker_changes_nothing(make, tmp_path, monkeypatch, kill_worker)
+    check_killed_worker_changes_nothing(make, tmp_path, monkeypatch, worker_killer())
 
 
 @pytest.mark.usefixtures("client")

@@ -6,9 +6,8 @@ import os
 import random
 import runpy
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +122,18 @@ def test_example_of_the_documentation_runs() -> None:
     runpy.run_path(str(Path(__file__).parents[2] / "docs/engines/spark_fit.py"), run_name="__main__")
 
 
-def kill_executor() -> None:
-    """End the JVM that started this worker; in a cluster of processes that is an executor."""
-    worker = os.getpid()
-    while True:
-        worker = int(subprocess.run(["ps", "-o", "ppid=", str(worker)], capture_output=True, check=True).stdout)
-        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{worker}/cmdline").read_bytes():
-            os.kill(worker, signal.SIGKILL)
+def executor_killer() -> Callable[[], None]:
+    """A function that ends the JVM that started this worker: in a cluster of processes, an executor."""
+
+    def kill() -> None:
+        at = os.getpid()
+        while at > 1:
+            at = int(Path(f"/proc/{at}/stat").read_text().rpartition(")")[2].split()[1])
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{at}/cmdline").read_bytes():
+                os.kill(at, signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
 
 
 def test_executor_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
@@ -137,4 +141,4 @@ def test_executor_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_le
 ) -> None:
     SparkSession.getActiveSession().stop()  # type: ignore[union-attr]
     session("local-cluster[2,1,1024]")
-    check_killed_worker_changes_nothing(make, tmp_path, monkeypatch, kill_executor)
+    check_killed_worker_changes_nothing(make, tmp_path, monkeypatch, executor_killer())

@@ -499,9 +499,9 @@ class SensitiveVault(Vault):
         shape = self.n_categories, rows.width
         if found.shape != (math.prod(shape) + 2,):
             raise ValueError(f"Expected sums of {math.prod(shape)} numbers from the row source; got {found.shape}.")
-        counted, positions = found[-2:].tolist()
+        added, positions = found[-2:].tolist()
         # Modulo 2^64, as sums of integers are: from 4 billion rows on, the sum of positions has more bits.
-        if counted != self._n or (positions - self._n * (self._n - 1) // 2) % 2**64:
+        if added != self._n or (positions - self._n * (self._n - 1) // 2) % 2**64:
             raise ValueError("Expected a row source that adds every row once; got one that does not.")
         return found[:-2].reshape(shape)
 
