@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit docs pictures crash-test audit stress bench bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,24 @@ check: setup           ## style and types
 
 unit: setup
 	$(BIN)/python -m pytest -n 2
+
+ENGINES = $(BIN)/python -m pip install --quiet --no-deps -r requirements-engines.lock
+ENGINE_TEST = JUSTITIA_ENGINES=1 $(BIN)/python -m pytest
+
+dask-test: setup       ## data frames of Dask; on top of requirements.lock, which stays as it is
+	$(ENGINES)
+	$(ENGINE_TEST) tests/engines/test_dask.py
+
+ray-test: setup        ## data frames of Ray
+	$(ENGINES)
+	$(ENGINE_TEST) tests/engines/test_ray.py
+
+java:                  ## Java from Debian for Spark, where it is missing
+	command -v java > /dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
+
+spark-test: setup java ## data frames of Spark
+	$(ENGINES)
+	$(ENGINE_TEST) tests/engines/test_spark.py
 
 docs: setup            ## the site, in out/docs; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
@@ -64,6 +82,10 @@ bench: setup           ## speed, memory and start as ratios: results/{bench,mome
 	$(BIN)/python -m bench.performance.scale --rows $(MILLIONS)
 	$(BIN)/python -m bench.performance.start
 
+bench-simulated: setup ## rows that are made inside the passes and stored nowhere: results/simulated.json; MILLIONS=20 is quicker
+	$(BIN)/python -m bench.performance.simulated --rows $(if $(filter command%,$(origin MILLIONS)),$(MILLIONS),200)
+	$(BIN)/python -m bench.performance.billion
+
 bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
 	$(BIN)/python -m bench.performance.custodian
 	$(BIN)/python -m bench.performance.two_users --income
@@ -75,7 +97,8 @@ mutants: setup         ## break SAMPLE lines of privacy, Lagrangian and bounds, 
 	$(BIN)/python -m bench.performance.mutants --sample $(SAMPLE) --seed $(SEED)
 
 lock: setup            ## rewrite requirements.lock from what is installed
-	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' \
+	  | grep -v -x -F -f requirements-engines.lock > requirements.lock
 
 clean:
 	rm -rf $(VENV) out mutants

@@ -92,6 +92,7 @@ MAY_NAME = {
     "reveal_entries": {"privacy/attribute.py", "privacy/groups.py", "privacy/register.py", "privacy/vault.py"},
     "MemoryCodes": {"privacy/vault.py"},
     "FileCodes": {"privacy/vault.py"},
+    "FrameCodes": {"privacy/vault.py"},
     # the last one reads it where it is in files, beside the rows or joined by key, on its way into a vault
     "columns_of": {"privacy/columns.py", "privacy/attribute.py", "cli/files/reading.py", "privacy/joining.py"},
     "__codes": {"privacy/vault.py"},
@@ -209,6 +210,8 @@ def test_package_imports_nothing_of_bench_which_is_not_in_the_wheel() -> None:
 NEEDS_TORCH = {
     "audit/as_published.py"
 }  # audits of an engine that trains a network; imported when such an audit is asked for
+#: Files that import an engine, which is not in requirements.lock; a data frame of that engine imports them.
+NEEDS_ENGINE = {"rows/dask.py", "rows/ray.py", "rows/spark.py"}
 NEEDS_TORCH_IN_FUNCTIONS = {"notions.py"}  # what a notion is for a network
 
 
@@ -230,7 +233,7 @@ def test_torch_is_imported_by_networks_and_listed_files(inside_functions: bool, 
 
 
 def test_everything_but_networks_is_imported_without_torch() -> None:
-    light = [name for name in FILES if not name.startswith("networks/") and name not in NEEDS_TORCH]
+    light = [name for name in FILES if not name.startswith("networks/") and name not in NEEDS_TORCH | NEEDS_ENGINE]
     modules = [f"justitia.{module_of(name)}" for name in light if module_of(name) not in {"__init__", "__main__"}]
     assert {"justitia.privacy.vault", "justitia.postprocessing.correction", "justitia.estimator"} <= set(modules)
     code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
@@ -370,7 +373,8 @@ def test_nothing_imports_a_module_that_runs_code_from_files() -> None:
         if alias.split(".")[0] in forbidden
     }
     # messages of a process to the workers that it started, through pipes that nobody else can reach
-    assert importing == {("rows/processes.py", "pickle")}
+    # and messages between a driver and the executors that Spark started for it, as Spark itself sends them
+    assert importing == {("rows/processes.py", "pickle"), ("rows/spark.py", "pickle")}
 
 
 def test_builtins_that_run_text_are_not_called() -> None:

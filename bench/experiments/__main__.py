@@ -24,6 +24,7 @@ from bench.experiments.frontier import FRONTIER
 from bench.experiments.holds import HOLDS
 from bench.experiments.inside import INSIDE
 from bench.experiments.last_step import LAST_STEP
+from bench.experiments.layouts import LAYOUTS
 from bench.experiments.measure import MEASURE, SIMULATED
 from bench.experiments.methods import METHODS, estimated_seconds
 from bench.experiments.missing import MISSING
@@ -73,7 +74,7 @@ PAGES = tuple(
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (
-    *(CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, NUMBER_RULES, LAST_STEP, BASES, INSIDE),
+    *(CHOOSE, STEPS, REASONS, SCORES, RULES, PLUGIN_RULES, LAYOUTS, NUMBER_RULES, LAST_STEP, BASES, INSIDE),
     PROXIES_INNER,
 )
 BOUNDS = (MEASURE, COVERAGE, CORNERS, TARGET_BOUNDS)

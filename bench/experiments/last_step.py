@@ -175,7 +175,7 @@ def rules(results: pd.DataFrame) -> pd.DataFrame:
     each = table.groupby(["most", "least", "dataset", "notion", "epsilon"])[["used", "accuracy", "violation"]].mean()
     groups = each.groupby(["most", "least"])
     means, errors = groups.mean(), groups[["accuracy", "violation"]].sem(ddof=1)
-    return means.join(errors, rsuffix="_error").reset_index()
+    return means.join(errors.add_suffix("_error")).reset_index()
 
 
 def truth(results: pd.DataFrame) -> pd.DataFrame:

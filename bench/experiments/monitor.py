@@ -27,6 +27,9 @@ from justitia.monitor import MonitorSettings
 NIGHTS, MONTH, PEOPLE = 180, 30, 3000
 LIMIT, FALSE_ALARMS, EPSILON, WINDOW = 0.1, 0.05, 1.0, 30
 REPEATS = 200
+#: The lower bound of a night is about 0.088 below its estimate (a test has it above 0.07): a night whose estimate is
+#: above the limit by less than this is no alert, and its bounds, which take most of the time, are not computed.
+SCREEN = 0.05
 DRIFT, AT_LIMIT = "drift in month four", "at the limit"
 FILES = {"in files, new people": "new", "in files, same people": "same"}
 MEASURES = ("first_alert", "first_drift_alert", "false_alarm", "nights", "epsilon_spent", "epsilon_planned")
@@ -79,7 +82,7 @@ def repeated(cell: Cell) -> dict[str, float]:
             noise_seed=int(rng.integers(2**31)),
         )
         rates = found.noisy.rates
-        if abs(float(rates[0, 0] - rates[1, 0])) <= LIMIT:  # a lower bound is never above the estimate
+        if abs(float(rates[0, 0] - rates[1, 0])) <= LIMIT + SCREEN:
             continue
         if found.test(LIMIT).answer == "above":
             wrong = gap(night, cell.method) <= LIMIT + 1e-9

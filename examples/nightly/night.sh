@@ -1,38 +1,44 @@
 #!/bin/sh
-# One night of a job: tonight's people in; a model, two measurements and a page out, all paid from one ledger.
+# One night of a job: tonight's people in; a model, a measurement for the monitor and two pages out.
 #
-#   night.sh DATA FOLDER     DATA: a CSV with the columns id, y and group. FOLDER: where ledger and models stay.
+#   night.sh DATA FOLDER NAME   DATA: a CSV with the columns id, y and group. NAME: of the night, such as 2026-03-01.
+#                               FOLDER: where ledgers, models and the monitor stay.
 #
-# FOLDER/model is the model in use. It changes only when all of a night has worked; when the budget is used up the night
-# ends with exit code 3 and one sentence, and the last model stays in place.
+# Tonight's people are new, so they have ledgers of their own: one that pays for training and evaluation, and that of
+# the monitor, which pays for the measurement of their decisions; epsilon of a person is bounded by the sum.
+# FOLDER/model is the model in use. It changes only when all of a night has worked. The exit code is 5 where the monitor
+# alerts; the new model is then not put in use.
 set -eu
 data=$1
 folder=$2
+night=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-mkdir -p "$folder"
-if [ ! -e "$folder/people.ledger" ]; then
-  justitia budget create "$folder/people.ledger" --name people --epsilon 2.05
-fi
-night=$(date +%Y%m%dT%H%M%S)-$$
-
+mkdir -p "$folder/ledgers"
 cp "$data" "$work/people.csv"
 justitia split "$work/people.csv" --test 0.4
+if [ ! -e "$folder/monitor" ]; then
+  justitia monitor create "$folder/monitor" --name "the model in use" --limit 0.35 --planned 180 --people new \
+    --epsilon 0.5 --sensitive group --groups a,b --reference "$work/people-train.csv" --watch x0 --watch x1
+fi
 justitia train "$work/people-train.csv" --target y --sensitive group --groups a,b \
-  --epsilon 0.4 --ledger "$folder/people.ledger" --out "$work/model"
-justitia evaluate "$work/model" "$work/people-test.csv" --epsilon 0.3 --ledger "$folder/people.ledger"
+  --epsilon 0.5 --ledger "$folder/ledgers/$night.ledger" --ledger-name "people of $night" --ledger-epsilon 1 \
+  --out "$work/model"
+justitia evaluate "$work/model" "$work/people-test.csv" --epsilon 0.5 --ledger "$folder/ledgers/$night.ledger"
+justitia report "$work/model" --out "$work/report.html"
 
 # What was decided about tonight's people: by the model in use or, on the first night, by the new one.
 deciding=$folder/model
 [ -e "$deciding" ] || deciding=$work/model
 justitia predict "$deciding" "$work/people.csv" --key id --out "$work/decisions.csv"
-justitia measure "$work/decisions.csv" --decision decision --sensitive-file "$work/people.csv" --key id \
-  --sensitive group --groups a,b --epsilon 0.2 --ledger "$folder/people.ledger" --out "$work/decisions.json"
+cut -d , -f 2- "$work/people.csv" | paste -d , "$work/decisions.csv" - > "$work/decided.csv"
+code=0
+justitia monitor add "$folder/monitor" "$work/decided.csv" --decision decision --sensitive group --groups a,b \
+  --when "$night" || code=$?
+justitia monitor show "$folder/monitor" --out "$folder/monitor.html" --overwrite || [ "$code" -ne 0 ]
+[ "$code" -eq 0 ] || exit "$code"
 
-justitia report "$work/model" --out "$work/report.html"
-
-mv "$work/decisions.json" "$folder/decisions-$night.json"
 mv "$work/report.html" "$folder/report-$night.html"
 mv "$work/model" "$folder/model-$night"
 ln -sfn "model-$night" "$folder/model"

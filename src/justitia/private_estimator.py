@@ -28,12 +28,14 @@ from justitia.postprocessing.run import CorrectionRun
 from justitia.preprocessing.outliers import clip_weights
 from justitia.preprocessing.tables import PlainNumbers
 from justitia.privacy.frames import features_only
+from justitia.privacy.groups import MISSING
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
+from justitia.rows.engines import open_frame
 from justitia.rows.file_data import FileData
 from justitia.rows.files import FileRows, Scan, Weights, stride
-from justitia.rows.frames import FrameRows, open_frame
+from justitia.rows.frames import FrameRows
 from justitia.tabular import TabularEstimator, unchanged_on_error
 from justitia.training.checkpoint import RunFolder, open_folder
 from justitia.training.history import history_table
@@ -249,6 +251,7 @@ def check_common_parameters(model: BaseEstimator) -> None:
     """Budget, groups and options that every estimator has, as far as they can be checked without data."""
     check_budget(model.epsilon, model.delta)
     named_groups(model.groups, float(model.epsilon))
+    check_choice("missing", model.missing, MISSING)
     if model.preprocess is not None:
         check_choice("preprocess", model.preprocess, ("auto",))
     if model.noise_seed is not None:

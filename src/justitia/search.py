@@ -33,7 +33,7 @@ from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
 #: What a candidate may not change: the budget, the question, and who is asked.
-FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "noise_seed", "random_state", "progress")
+FIXED = ("epsilon", "delta", "notion", "groups", "missing_marker", "missing", "noise_seed", "random_state", "progress")
 
 _NOT_GAUSSIAN = (
     "expected candidates whose releases are all Gaussian, got others; use engine 'post-processing', 'moments' or "

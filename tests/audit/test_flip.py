@@ -228,6 +228,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"class_weight": "balanced"},
         {"at": "scores", "notion": "equalized_odds"},
         {"randomize": 0.2, "notion": "equalized_odds"},
+        {"missing": "none"},
+        {"missing": "none", "plan": replace(POST_PROCESSING, share_sizes=0.05), "notion": "equalized_odds"},
     ],
     "moments": [
         {"plan": replace(MOMENTS, checks=0), "tolerance": 0.05},
@@ -246,6 +248,21 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
 def test_fit_with_other_settings_hides_one_row(engine: str, options: dict[str, Any]) -> None:
     first = assert_flips_are_hidden(make_people(5, missing=True), moves=0.0, **ENGINES[engine] | options)
     assert len(first.releases) == sum(one.count for one in first.model.plan_.releases())
+
+
+@pytest.mark.parametrize("labels", [None, "no group", 7.5, math.nan, (), "a"], ids=repr)
+def test_fit_without_missing_counts_an_entry_that_is_no_group_as_the_first_group(labels: Any) -> None:
+    """Nothing shows that it is none: no error, no warning, and the exact answers are those of the first group."""
+    people, options = make_people(2, missing=False), ENGINES["post-processing"] | {"missing": "none"}
+    first = run(people, queries=True, **options)
+    for number, one in most_exposed(first, people):
+        inside, other, moved = (
+            run(people.with_label(one.person, label), answers=first.noisy, **options) for label in ("a", labels, "b")
+        )
+        assert problems(inside, other) == problems(first, other) == problems(first, moved) == []
+        assert set(largest_movements(inside, other).values()) == {0.0}
+        release, distance = distances(other, moved)[number]
+        assert distance >= 0.99 * release.sensitivity > 0  # and a change of group still reaches the sensitivity
 
 
 @pytest.mark.parametrize("notion", ["equalized_odds", "accuracy_parity"])
@@ -508,6 +525,7 @@ FILE_FITS: dict[str, dict[str, Any]] = {
     "decision": ENGINES["post-processing"] | {"notion": "equalized_odds"},
     "scores": ENGINES["post-processing"] | {"at": "scores"},
     "sizes first": ENGINES["post-processing"] | {"plan": replace(POST_PROCESSING, share_sizes=0.05)},
+    "nothing missing": ENGINES["post-processing"] | {"missing": "none"},
     "moments": ENGINES["moments"] | {"notion": "equalized_odds"},
 }
 FILE_PURPOSES = ["moments", "decisions", "decisions"]

@@ -377,7 +377,7 @@ def test_report_shows_the_newest_measurement_and_their_number(run: Run, here: Pa
     assert run("report", "model", "--out", "r.html", "--overwrite").exit_code == 0
     for page in ("r.html", "r.md"):
         text = Path(page).read_text(encoding="utf-8")
-        assert "This is the newest of 2 measurements of this model." in text
+        assert "This is the newest of 2 measurements" in text
         assert "400 rows of evaluation data" in text
         assert "public_rows" not in text
 

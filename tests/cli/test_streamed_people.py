@@ -36,6 +36,8 @@ def facts_of(run: Run, *words: Any) -> dict[str, Any]:
     done = run(*words)
     assert done.exit_code in {0, 4}, done.output
     found: dict[str, Any] = json.loads(done.stdout)
+    # Ranges of features are listed for rows in memory only; counts of changed decisions are the same.
+    found.get("public", {}).get("changes", {}).pop("by_feature", None)
     return {name: value for name, value in found.items() if name not in {"data", "kept", "created", "certificate"}}
 
 

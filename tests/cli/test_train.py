@@ -56,6 +56,13 @@ def test_train_writes_a_model_that_python_loads_and_facts(run: Run, here: Path) 
     assert facts["rows"] == ROWS
 
 
+def test_train_without_missing_says_so_in_the_certificate(run: Run, here: Path) -> None:
+    words = ("--no-missing", "--n-jobs", "2", "--epsilon", "50", "--out", "m", "--json")
+    found = parsed(run("train", "income.csv", *TRAIN, *words))
+    assert "an entry that is missing or not listed counts as the first group" in found["certificate"]["adjacency"]
+    assert LagrangianDualClassifier.load(here / "m").missing == "none"
+
+
 @pytest.mark.parametrize("positive", [">50K", "<=50K"])
 def test_positive_value_is_learned_whichever_it_is(run: Run, here: Path, positive: str) -> None:
     words = ("--positive", positive, "--epsilon", "50", "--out", "m")

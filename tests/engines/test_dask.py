@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,3 +145,7 @@ def test_partitions_without_rows_change_nothing() -> None:
     table = table_for("binary")
     holes = by_partition(table[:0], table[:500], table[500:500], table[500:])
     assert fitted("binary", holes)[:2] == fitted("binary", make(table, 1))[:2]
+
+
+def test_example_of_the_documentation_runs() -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "docs/engines/dask_fit.py"), run_name="__main__")

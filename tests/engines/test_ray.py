@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,7 @@ def test_another_label_of_one_row_moves_that_row_alone() -> None:
         return ray.data.from_arrow([pa.Table.from_pandas(one, preserve_index=False) for one in cut(table, partitions)])
 
     check_flip(of_arrow)
+
+
+def test_example_of_the_documentation_runs() -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "docs/engines/ray_fit.py"), run_name="__main__")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -116,6 +117,10 @@ def test_attribute_of_another_type_is_not_given() -> None:
     as_map = frame.withColumn("sex", functions.create_map(functions.lit("x"), functions.col("sex")))
     none = frame.withColumn("sex", functions.lit(None).cast("string"))
     assert fitted("binary", as_map)[:2] == fitted("binary", none)[:2]
+
+
+def test_example_of_the_documentation_runs() -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "docs/engines/spark_fit.py"), run_name="__main__")
 
 
 def kill_executor() -> None:

@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier, tradeoff
+from justitia.learners import lightgbm_base
 from justitia.learners.calibration import Calibration
 from justitia.persistence.onnx import to_onnx
 from justitia.postprocessing.correction import Correction, Rule
@@ -80,6 +81,19 @@ def test_loaded_model_exports_the_same_graph(model: Any, tmp_path: Path) -> None
     again = LagrangianDualClassifier.load(model.save(tmp_path / "model"))
     first, second = (onnx.load(to_onnx(one, tmp_path / "m.onnx")) for one in (model, again))
     assert first.graph == second.graph
+
+
+def test_base_of_one_model_is_saved_loaded_and_exported(tmp_path: Path, monkeypatch: Any) -> None:
+    """As where training rows are many; a folder then has one file of trees."""
+    monkeypatch.setattr(lightgbm_base, "MOST_ROWS_OF_MEAN", 100)
+    model = fit(missing="none", n_jobs=2)
+    folder = model.save(tmp_path / "model")
+    assert [path.name for path in sorted(folder.glob("base-*"))] == ["base-1.txt"]
+    again = LagrangianDualClassifier.load(folder)
+    assert again.rule_.base.describe() == model.rule_.base.describe() == "LGBMClassifier, one model of all rows"
+    assert again.missing == "none"
+    assert np.array_equal(again.predict_proba(LATER), model.predict_proba(LATER))
+    assert_same_answers(model, LATER, tmp_path)
 
 
 @pytest.mark.parametrize("chosen", [{"threshold": 0.3}, {"class_weight": {0: 1.0, 1: 4.0}}])

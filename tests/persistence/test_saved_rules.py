@@ -239,7 +239,7 @@ def test_save_writes_trees_without_attribute_seed_or_a_number_per_row(model: Any
     # Arrays of more numbers than a tree has leaves would be rows, memberships or their weights.
     lists = re.findall(r"=((?:-?[\d.e+-]+ ?)+)$", written, re.MULTILINE)
     assert max(len(one.split()) for one in lists) <= 31
-    assert len(model.rule_.__dict__) == 5
+    assert len(model.rule_.__dict__) == 6
     assert model.rule_.levels is None
     parts = safetensors.numpy.load_file(correction)
     assert {name: part.shape for name, part in parts.items()} == {

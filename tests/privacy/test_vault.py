@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vaults import NAMES, NOISE, Capture, derandomized, exact_group_sums, neighbours, open_vault
 
+from justitia.postprocessing.run import sum_stddev
 from justitia.privacy.arrays import Array
+from justitia.privacy.certificate import Certificate
+from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import SeededNoise, Unprotected
+from justitia.privacy.persons import Persons
+from justitia.privacy.vault import SensitiveVault
 
 
 class SameForAll(SeededNoise):
@@ -144,6 +149,81 @@ def test_projection_keeps_the_public_total_over_the_groups_and_not_given() -> No
     answer = vault.group_sums(values, bound=4.0, noise=NOISE, purpose="test")
     raw = source.add_gaussian(np.array([[1.0], [2.0], [4.0]]), 8 * math.sqrt(2), release=0)
     assert np.allclose(answer, (raw + (7.0 - raw.sum()) / 3)[:2])
+
+
+# missing="none": every row has one of the groups
+
+
+@pytest.mark.parametrize("n_groups", [2, 5])
+def test_projection_without_missing_removes_one_group_of_the_noise(n_groups: int) -> None:
+    columns = 20_000
+    vault, ledger = open_vault(["a", "b"], NAMES[:n_groups], source=SeededNoise(1), missing="none")
+    answer = vault.group_sums(np.zeros((2, columns)), bound=3.0, noise=NOISE, purpose="test")
+    expected = 2 * (2.0 * 3.0) ** 2 * (1 - 1 / n_groups)
+    assert answer.shape == (n_groups, columns)
+    assert answer.var(axis=1).tolist() == pytest.approx([expected] * n_groups, rel=0.06)
+    assert ledger.releases[0].sensitivity == pytest.approx(3.0 * math.sqrt(2))  # as with "not given"
+    assert answer.sum(axis=0) == pytest.approx(np.zeros(columns), abs=1e-9)
+    assert sum_stddev(NOISE, 3.0, n_groups, "none") ** 2 == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("odd", [None, math.nan, "no group", (), 3])
+def test_entry_that_is_no_group_counts_as_the_first_group_without_missing(odd: Any) -> None:
+    values = np.array([[1.0], [2.0], [4.0]])
+    found, costs = [], []
+    for label in ("a", odd):
+        source = Capture()
+        vault, ledger = open_vault(["b", label, "b"], source=source, missing="none")
+        vault.group_sums(values, bound=4.0, noise=NOISE, purpose="test")
+        vault.weighted_sum(values, np.arange(9.0).reshape(3, 3), bound=4.0, noise=NOISE, purpose="test")
+        found.append([one.tolist() for one in source.exact])
+        costs.append([(one.cost, one.sensitivity) for one in ledger.releases])
+    assert found[0] == found[1] == [[[2.0], [5.0]], [1.0 * 1 + 3.0 * 2 + 7.0 * 4]]
+    assert costs[0] == costs[1]
+
+
+@derandomized
+@given(neighbours())
+def test_group_sums_without_missing_of_neighbours_differ_by_at_most_the_recorded_sensitivity(case: Any) -> None:
+    exact = []
+    for labels in case["labels"]:
+        source = Capture()
+        vault, ledger = open_vault(labels, case["groups"], source=source, missing="none")
+        vault.group_sums(case["values"], bound=case["bound"], noise=NOISE, purpose="test")
+        exact.append(source.exact[0])
+    assert np.linalg.norm(exact[0] - exact[1]) <= ledger.releases[0].sensitivity
+
+
+def test_group_sums_without_missing_reach_the_sensitivity() -> None:
+    values, exact = np.array([[3.0, 4.0]]), []
+    for label in ("a", "b"):
+        source = Capture()
+        vault, ledger = open_vault([label], source=source, missing="none")
+        vault.group_sums(values, bound=5.0, noise=NOISE, purpose="test")
+        exact.append(source.exact[0])
+    assert np.linalg.norm(exact[0] - exact[1]) >= 0.999 * ledger.releases[0].sensitivity
+
+
+def test_certificate_without_missing_says_what_neighbours_are() -> None:
+    known, usual = (open_vault(["a"], epsilon=1.0, missing=one)[0].certificate() for one in ("none", "allowed"))
+    assert "missing='none': an entry that is missing or not listed counts as the first group" in known.adjacency
+    assert "'not given'" in usual.adjacency
+    assert Certificate.from_dict(known.to_dict()) == known
+    assert known.adjacency in " ".join(str(known).split())
+
+
+def test_persons_with_rows_that_do_not_count_are_refused_without_missing() -> None:
+    ids = ["one"] * 1000 + [f"p{i}" for i in range(100)]
+    people = Persons.from_ids(ids)
+    assert not people.counted.all()
+    with pytest.raises(ValueError, match="expected rows that all count with missing='none'"):
+        SensitiveVault(
+            ["a"] * 1100,
+            groups=("a", "b"),
+            ledger=PrivacyLedger(epsilon=1.0, delta=1e-5),
+            people=people,
+            missing="none",
+        )
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e200])

@@ -42,10 +42,16 @@ class Capture(NoiseSource):
 
 
 def open_vault(
-    labels: Any, groups: Any = ("a", "b"), *, source: NoiseSource | None = None, epsilon: float = math.inf
+    labels: Any,
+    groups: Any = ("a", "b"),
+    *,
+    source: NoiseSource | None = None,
+    epsilon: float = math.inf,
+    missing: str = "allowed",
 ) -> tuple[SensitiveVault, PrivacyLedger]:
     ledger = PrivacyLedger(epsilon=epsilon, delta=1e-5)
-    return SensitiveVault(labels, groups=groups, ledger=ledger, noise_source=source or Capture()), ledger
+    vault = SensitiveVault(labels, groups=groups, ledger=ledger, noise_source=source or Capture(), missing=missing)
+    return vault, ledger
 
 
 def exact_group_sums(labels: Any, groups: Any, values: Any, bound: float) -> tuple[Array, float]:

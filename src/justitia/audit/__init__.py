@@ -163,6 +163,11 @@ def _check(model: Any, attack: str, columns: Mapping[str, Any]) -> None:
     check_choice("attack", attack, ATTACKS)
     if model.groups is None:
         raise ValueError("expected a model with its public list of groups, got groups=None; give the list.")
+    if model.missing == "none":
+        raise ValueError(
+            "expected missing='allowed' in an audit, got 'none'; leave it out, because the noise is the same but for a "
+            "projection, which gives nothing away."
+        )
     if not math.isfinite(model.epsilon):
         raise ValueError(f"expected a private model to audit, got epsilon={model.epsilon!r}; choose a finite epsilon.")
     if _engine(model) == AS_PUBLISHED and attack in {"trajectory", "one run"}:

@@ -181,6 +181,7 @@ class RecordsQueries:
             ledger=request.ledger,
             noise_source=checked.noise_source,
             missing_marker=request.missing_marker,
+            missing=request.missing,
             source=request.source,
         )
         return self.recording_vault_

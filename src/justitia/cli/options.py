@@ -325,9 +325,19 @@ base = together(
         help="Width of a band around the threshold in which decisions follow a public coin; 0 is none.",
     ),
 )
+no_missing = click.option(
+    "--no-missing",
+    is_flag=True,
+    help="State publicly that every row has one of --groups: less noise. An entry that is missing or not listed counts "
+    "as the first group.",
+)
+n_jobs = click.option(
+    "--n-jobs", type=int, metavar="N", help="Models of the base that are learned at the same time; -1 is one per core."
+)
 #: File and settings of a command that trains.
 training = together(
-    click.argument("data", type=FILE), target, task, attribute, custodian, columns, proxy, settings, goal, base, stream
+    *(click.argument("data", type=FILE), target, task, attribute, no_missing, custodian, columns, proxy),
+    *(settings, goal, base, n_jobs, stream),
 )
 
 
@@ -453,7 +463,7 @@ def command_plan(path: Path | None, engine: str, *, small_groups: bool) -> Plan:
     return replace(plan, share_sizes=0.0) if small_groups and isinstance(plan, PostProcessingPlan) else plan
 
 
-def make_base(name: str | None, columns: Sequence[str], task: Task = BINARY) -> Any:
+def make_base(name: str | None, columns: Sequence[str], task: Task = BINARY, *, n_jobs: int | None = None) -> Any:
     """The estimator's ``base``: a model by its name, columns with scores, or None for the default.
 
     Raises
@@ -472,7 +482,7 @@ def make_base(name: str | None, columns: Sequence[str], task: Task = BINARY) -> 
     if (name == "linear") != (task.kind == "number"):
         raise Refusal(f"expected --base linear for numbers and logistic for classes, got {name}; choose the other.")
     model = LinearRegression() if task.kind == "number" else LogisticRegression(max_iter=1000)
-    return CrossFitted(model, task, encoded=True)
+    return CrossFitted(model, task, encoded=True, n_jobs=n_jobs)
 
 
 def score_columns(given: Sequence[str], task: Task) -> str | dict[Any, str]:

@@ -80,14 +80,17 @@ def make_estimator(rows: LabelledRows | StreamedRows, settings: dict[str, Any], 
             "trains a network; leave out --engine and --hidden."
         )
     check_tolerances(engine, goal.tolerances if goal.are_shares else ())
+    n_jobs = settings.get("n_jobs")
     shared: dict[str, Any] = {
         "epsilon": settings["epsilon"],
         "delta": settings["delta"],
         "tolerance": goal.tolerance,
         "groups": INFER if rows.attribute.infer else rows.attribute.groups,
-        "base": make_base(settings["base"], settings["base_columns"], rows.task),
+        "base": make_base(settings["base"], settings["base_columns"], rows.task, n_jobs=n_jobs),
         "plan": command_plan(settings["plan_file"], engine, small_groups=settings["small_groups"]),
         "random_state": settings["seed"],
+        "missing": "none" if settings.get("no_missing") else "allowed",
+        "n_jobs": n_jobs,
         **goal.arguments(rows.task),
     }
     model: Model

@@ -182,6 +182,11 @@ class Custodian(HeldElsewhere):
         ValueError
             If the request needs what a custodian does not offer, or the groups differ from the registered ones.
         """
+        if request.missing == "none":
+            raise ValueError(
+                "expected missing='allowed' where a custodian holds the attribute, got 'none'; the holder decides "
+                "who has given it, so leave missing out."
+            )
         private = {"noise_seed": request.noise_seed, "missing_marker": request.missing_marker}
         self._check(request.groups, request.epsilon, request.n, person=request.person, **private)
         shared = sorted(set(self.columns) & {str(name) for name in request.features})

@@ -22,9 +22,9 @@ Array = NDArray[np.float64]
 #: Leaves per tree, by the number of training rows at most; evidence in ``docs/plugin.md``.
 LEAVES_BY_ROWS = ((2_000, 7), (20_000, 15), (10**12, 31))
 #: Learning rate and trees at most, by the number of training rows at most.
-RATE_BY_ROWS = ((10**12, 0.06, 300),)
+RATE_BY_ROWS = ((20_000, 0.06, 300), (10**12, 0.12, 150))
 #: From more training rows than this on, one model of all rows is deployed; evidence in ``docs/plugin.md``.
-MOST_ROWS_OF_MEAN = 100_000
+MOST_ROWS_OF_MEAN = 50_000
 #: Share of the columns that each tree may use, and L2 penalty of its leaf values.
 COLUMN_SHARE, LEAF_PENALTY = 0.5, 5.0
 #: Early stopping: boosting of a fold ends after so many trees in a row that do not lower its out-of-fold loss.
@@ -100,7 +100,9 @@ class LightGBMBase(CrossFitted):
         data = self.binned(inputs, y, weight)
         fitted = self.each_fold(lambda fold: self.learn_fold(data, *fold), folds, progress)
         shared = min(len(losses) for _, losses in fitted)  # iterations that all folds have
-        total = sum(weight[test].sum() * losses[:shared] for (_, losses), (_, test) in zip(fitted, folds, strict=True))
+        # LightGBM's losses are means; of rows without weight they are not a number, and then they do not count.
+        sizes = [weight[test].sum() for _, test in folds]
+        total = sum(size * np.nan_to_num(losses[:shared]) for size, (_, losses) in zip(sizes, fitted, strict=True))
         trees = int(np.argmin(total)) + 1
         models = [self._model(booster, trees) for booster, _ in fitted]
         prediction = np.zeros(self.task.prediction_shape(len(y)))

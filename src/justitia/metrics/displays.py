@@ -90,7 +90,9 @@ class MeasurementDisplay:
             lines.insert(0, ("before", self.measurement.before))
         for k, (name, found) in enumerate(lines):
             label = name if len(lines) > 1 else rate
-            _draw_intervals(ax, found.table.loc[rate], shift=0.16 * (k - (len(lines) - 1) / 2), label=label)
+            _draw_intervals(
+                ax, pd.DataFrame(found.table.loc[rate]), shift=0.16 * (k - (len(lines) - 1) / 2), label=label
+            )
         ax.axvline(float(self.measurement.overall[rate]), linestyle="--", color="0.5", label="all rows")
         ax.set(xlabel=f"{rate.replace('_', ' ')}, bounds at {self.measurement.confidence:g}", ylabel="")
         _name_groups(ax, self.measurement.groups)

@@ -62,7 +62,8 @@ MAX_PRICES = 1_000
 #: plan). The noise seed is never written: whoever had the file and the seed could subtract the noise.
 PARAMETERS = (
     *("notion", "epsilon", "delta", "tolerance", "ratio", "groups", "engine", "base", "threshold", "class_weight"),
-    *("costs", "quota", "at", "randomize", "bounds", "random_state", "preprocess", "missing_marker", "progress"),
+    *("costs", "quota", "at", "randomize", "bounds", "random_state", "preprocess", "missing_marker", "missing"),
+    "progress",
 )
 #: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
 REQUIRED_KEYS = {
@@ -314,6 +315,8 @@ def _parameters(model: BaseEstimator) -> dict[str, Any]:
     """Constructor arguments that can be written."""
     chosen = model.get_params(deep=False)
     kept = {name: chosen[name] for name in PARAMETERS if name in chosen}
+    if kept["missing"] == "allowed":  # older versions read such a model, too
+        del kept["missing"]
     if "engine" in chosen:
         kept["engine"] = engine_of(chosen["engine"], chosen["module"])  # the module that decides it is not written
     notion, groups, costs = chosen["notion"], chosen["groups"], chosen.get("costs")

@@ -5,8 +5,8 @@ Their quotient is the mean of a feature in the group, in standard deviations of 
 mean less the mean of all other rows, with a standard error of noise and sampling. It costs no further budget.
 
 Rows that were shortened to the bound count a little less than the others, and a feature is cut off at three standard
-deviations, so the differences are approximate. With more than 128 features only their principal components were
-released, and a difference is that of the feature as these components describe it.
+deviations, so the differences are approximate. Where only principal components of the features were released, because
+there are many features or much noise, a difference is that of the feature as these components describe it.
 """
 
 from __future__ import annotations

@@ -36,6 +36,15 @@ SAMPLE = 20_000
 KEPT = 0.8
 #: Length of the proxies in a row; that of the other parts is about 1. The others become 3% shorter by it.
 PROXY_LENGTH = 0.5
+#: Length of probabilities and of log-odds, relative to that of all features: they are one number each. The evidence for
+#: these lengths and the next numbers, all together, is in ``docs/plugin.md``.
+PREDICTION = 0.3
+#: Length of the constant and of the label, by which groups are counted: the shortest and the longest, and in between so
+#: many times the noise of a sum per row, which keeps the noise of a size at 1 to 2% of the rows.
+SHORTEST, LONGEST, COUNTED = 0.3, 1.0, 100.0
+#: Features are replaced by the principal components that hold this share of their variance, where there is noise: what
+#: correlated columns say of the groups is then in few sums, and noise in few.
+EXPLAINED = 0.9
 #: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
 #: the same to the last bit in every block, process and engine.
 ALIGNED = 2048
@@ -59,6 +68,34 @@ def label_codes(labels: int) -> Array:
     points = contrasts / np.linalg.norm(contrasts, axis=0)
     found: Array = points / np.linalg.norm(points, axis=1, keepdims=True)
     return found
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lengths of the parts of a row, relative to that of all features; by default all are equal.
+
+    Parameters
+    ----------
+    constant : float
+        Of the constant and of the label.
+    prediction : float
+        Of the representation and of the score.
+    explained : float
+        Share of the variance of features that their principal components hold; 1 keeps the columns.
+    """
+
+    constant: float = 1.0
+    prediction: float = 1.0
+    explained: float = 1.0
+
+    @classmethod
+    def for_noise(cls, stddev: float, n: int, *, blocks: bool) -> Layout:
+        """The layout for sums over n rows with noise of this standard deviation.
+
+        With blocks of columns for each label there is little noise, and the columns are kept.
+        """
+        constant = float(np.clip(COUNTED * stddev / n, SHORTEST, LONGEST))
+        return cls(constant, PREDICTION, 1.0 if blocks else EXPLAINED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,26 +165,35 @@ class PublicRows:
     width: int
     labels: int = 2
     proxy: ProxyPart | None = None
+    layout: Layout = Layout()
 
     @classmethod
-    def fit(cls, represent: Represent, sample: Block, *, blocks: bool = True, labels: int = 2) -> PublicRows:
+    def fit(
+        cls,
+        represent: Represent,
+        sample: Block,
+        *,
+        blocks: bool = True,
+        labels: int = 2,
+        layout: Layout = Layout(),  # noqa: B008 - frozen
+    ) -> PublicRows:
         """Learn means, scales and lengths from rows of the sample; proxies are a part of the rows if it has some."""
         chosen = np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample))).astype(np.int64)
         some = sample.take(chosen)
         flat = some.X.reshape(len(some), -1).astype(np.float32, copy=False)
         stddev = flat.std(0)
         centre, scale = flat.mean(0), np.where(stddev > 0, stddev, np.float32(1.0))
-        axes = _principal_axes(np.clip((flat - centre) / scale, -CUT, CUT))
+        axes = _principal_axes(np.clip((flat - centre) / scale, -CUT, CUT), layout.explained)
         hidden, scores = represent(some)
         hidden_axes = _principal_axes(hidden)
         lengths = (
             max(float(np.linalg.norm(hidden, axis=1).mean()), 1e-6),
             CUT * max(float(np.abs(scores).mean()), 1e-6),
         )
-        proxy = ProxyPart.fit(some.proxy)
-        made = cls(represent, blocks, centre, scale, axes, hidden_axes, *lengths, length=1.0, width=0, proxy=proxy)
+        learned = (represent, blocks, centre, scale, axes, hidden_axes, *lengths)
+        made = cls(*learned, length=1.0, width=0, proxy=ProxyPart.fit(some.proxy), layout=layout)
         base = made._base(some)
-        label = 0.0 if blocks else 1.0  # its column is 1 or -1 before it is scaled
+        label = 0.0 if blocks else layout.constant  # its columns are as long as the constant
         length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
         width = labels * base.shape[1] if blocks else base.shape[1] + labels - 1
         return replace(made, length=length, width=width, labels=labels)
@@ -209,7 +255,7 @@ class PublicRows:
         axes = np.eye(features) if self.axes is None else self.axes.astype(np.float64)
         starts = np.arange(labels) * width
         columns = starts[:, None] + 1 + np.arange(axes.shape[1])
-        return FeatureColumns(starts, columns, axes, features**0.5)
+        return FeatureColumns(starts, columns, axes, self.layout.constant * features**0.5)
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""
@@ -230,22 +276,22 @@ class PublicRows:
         return missing_by_label(self.sizes(answer, total, n), all_rows, stddev * float(unit))
 
     def _base(self, block: Block) -> Array:
-        """(m, columns): constant, features, representation and score, each part of length about 1."""
+        """(m, columns): constant, features, representation and score, with the lengths of the layout."""
         flat = block.X.reshape(len(block), -1).astype(np.float32, copy=False)
         hidden, scores = self.represent(block)
         scores = scores.reshape(len(block), -1)
         hidden = hidden if self.hidden_axes is None else aligned_product(block.first, hidden, self.hidden_axes)
-        rest = [hidden / self.hidden_length, np.clip(scores / self.score_length, -1, 1) / scores.shape[1] ** 0.5]
+        clipped, length = np.clip(scores / self.score_length, -1, 1), self.layout.prediction
+        rest = [hidden * (length / self.hidden_length), clipped * (length / scores.shape[1] ** 0.5)]
         rest += [] if self.proxy is None else [self.proxy(block)]
-        rotated = self.axes is not None
-        features = aligned_product(block.first, self._standardised(flat), self.axes) if rotated else flat
+        features = flat if self.axes is None else aligned_product(block.first, self._standardised(flat), self.axes)
         width = 1 + features.shape[1]
         base = np.empty((len(block), width + sum(one.shape[1] for one in rest)), dtype=np.float32)
         np.concatenate(rest, axis=1, out=base[:, width:], casting="same_kind")
         for at in range(0, len(block), ALIGNED):  # so few that they stay in the processor's cache
             rows = slice(at, at + ALIGNED)
-            some = features[rows] if rotated else self._standardised(features[rows])
-            base[rows, 0] = 1
+            some = self._standardised(features[rows]) if self.axes is None else features[rows]
+            base[rows, 0] = self.layout.constant
             base[rows, 1:width] = some / np.float32(flat.shape[1] ** 0.5)
             base[rows] /= np.float32(self.length)
         return base
@@ -291,10 +337,25 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _principal_axes(rows: Array) -> Array | None:
-    """(p, MOST_FEATURES): directions in which the rows differ most; None if there are few enough columns."""
-    if rows.shape[1] <= MOST_FEATURES:
+def _principal_axes(rows: Array, explained: float = 1.0) -> Array | None:
+    """(p, k): directions in which the rows differ most; None if columns are few enough, and all are kept.
+
+    At most MOST_FEATURES, and no more than hold this share of the variance. With fewer than all of it, they are as long
+    as the rows are.
+    """
+    if rows.shape[1] <= MOST_FEATURES and explained == 1:
         return None
     # a public sketch; the same one whenever a run is resumed
-    axes: Array = randomized_svd(rows, min(MOST_FEATURES, len(rows)), n_iter=2, random_state=0)[2].T
+    axes: Array
+    if explained == 1:
+        axes = randomized_svd(rows, min(MOST_FEATURES, len(rows)), n_iter=2, random_state=0)[2].T
+        return axes
+    number = min(MOST_FEATURES, *rows.shape)
+    centred = rows - rows.mean(0)
+    _, values, directions = randomized_svd(centred, number, n_iter=2, random_state=0)
+    shares = np.cumsum(np.square(values, dtype=np.float64)) / max(
+        float(np.square(centred, dtype=np.float64).sum()), 1e-12
+    )
+    kept = min(int(np.searchsorted(shares, explained)) + 1, number)
+    axes = directions[:kept].T / (float(shares[kept - 1]) or 1.0) ** 0.5
     return axes

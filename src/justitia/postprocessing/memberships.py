@@ -59,6 +59,11 @@ def memberships(weights: Array, rows: Array) -> Array:
     return q
 
 
+def sums_of_all(answer: Array, total: Array, missing: str) -> Array:
+    """(C, d): noised sums over every category: the groups and, unless ``missing`` is "none", "not given"."""
+    return answer if missing == "none" else np.concatenate([answer, (total - answer.sum(0))[None]])
+
+
 def expected_sums(weights: Array, rows: Array) -> Array:
     """(C, d): sums of rows over each category under the memberships."""
     return (memberships(weights, rows).T @ rows).astype(np.float64)
@@ -177,25 +182,28 @@ def ridges(
 
 def _shares(logits: Array) -> Array:
     """(..., C, m): softmax over the categories; rows come last, so that each step is over many of them."""
-    shares = np.ascontiguousarray(logits)
-    shares = np.exp(shares - shares.max(-2, keepdims=True))
+    rows_last = np.ascontiguousarray(logits)
+    shares: Array = np.exp(rows_last - rows_last.max(-2, keepdims=True))
     shares /= shares.sum(-2, keepdims=True)
     return shares
 
 
 @dataclass(frozen=True, eq=False)
 class Memberships:
-    """p(a | x, y) of any block of public rows; "not given" is the last category.
+    """p(a | x, y) of any block of public rows; "not given" is the last category, if attributes may be missing.
 
     Parameters
     ----------
     rows : PublicRows
     weights : ndarray (C, width)
         The W that :func:`fit_memberships` finds.
+    groups : int, optional
+        Number of named groups; by default all categories but the last.
     """
 
     rows: PublicRows
     weights: Array
+    groups: int | None = None
 
     def by_label(self, block: Block) -> Array:
         """(Y, m, G): memberships of the named groups if the label were each of the Y labels."""
@@ -203,7 +211,7 @@ class Memberships:
         logits = aligned_product(block.first, self.rows.label_free(block), weights.T)
         shares = _shares(logits.T.reshape(self.rows.labels, -1, len(block)))
         # Rows first in memory, too: products over groups are then over numbers that lie side by side.
-        return np.ascontiguousarray(shares[:, :-1].transpose(0, 2, 1), dtype=np.float64)
+        return np.ascontiguousarray(shares[:, : self.groups or -1].transpose(0, 2, 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

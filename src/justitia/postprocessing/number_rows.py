@@ -148,17 +148,20 @@ def _columns(block: Block, y: Array, *, target: bool) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class NumberMemberships:
-    """p(a | x, y) of any block of public rows; "not given" is the last category.
+    """p(a | x, y) of any block of public rows; "not given" is the last category, if attributes may be missing.
 
     Parameters
     ----------
     rows : NumberRows
     weights : ndarray (C, width)
         The W that :func:`justitia.postprocessing.memberships.fit_memberships` finds.
+    groups : int, optional
+        Number of named groups; by default all categories but the last.
     """
 
     rows: NumberRows
     weights: Array
+    groups: int | None = None
 
     def own(self, block: Block) -> NDArray[np.float64]:
         """(m, G): memberships of the named groups, with the rows' own targets."""
@@ -167,5 +170,5 @@ class NumberMemberships:
     def at(self, block: Block, y: Array) -> NDArray[np.float64]:
         """(m, G): memberships of the named groups if the targets were these."""
         logits = aligned_product(block.first, self.rows.at(block, y), self.weights.T)
-        found: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)[:, :-1]
+        found: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)[:, : self.groups or -1]
         return found

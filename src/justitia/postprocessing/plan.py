@@ -10,6 +10,8 @@ from justitia._validate import check_choice, check_fraction, check_int, check_no
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
 
+#: Below this epsilon the correction spares accuracy where no tolerance is given.
+SMALL_EPSILON = 0.3
 #: Where a constraint can hold.
 AT = ("decision", "scores")
 
@@ -38,6 +40,11 @@ class PostProcessingPlan(Plan):
         Smallest tolerance where none is given.
     dead_zone : float
         Tolerance where none is given, in standard errors of the difference of two groups' rates: sampling and noise.
+    most_lost : float
+        Accuracy, out of fold, that the correction of classes may cost where no tolerance is given and the budget is
+        small, or the noise of differences between groups exceeds what is to be corrected; 1 is any.
+    small_budget : bool
+        Set by ``calibrate``: whether epsilon is below 0.3.
     at : {"decision", "scores"}
         Where the constraint holds; set by the estimator.
     levels : int
@@ -57,6 +64,9 @@ class PostProcessingPlan(Plan):
     trust: float = 0.1
     least: float = 0.01
     dead_zone: float = 1.0
+    # Three points are promised on new rows; half a point is for chance and for what learning the correction costs.
+    most_lost: float = 0.025
+    small_budget: bool = False
     at: str = "decision"
     levels: int = 19
     micro_batch: int = 65_536
@@ -75,7 +85,7 @@ class PostProcessingPlan(Plan):
         check_fraction("share_sizes", self.share_sizes, example=0.05)
         if self.checks and self.share_moments == 1:
             raise ValueError("expected share_moments below 1 where checks are to be paid for, got 1; use checks=0.")
-        for name in ("ridge", "trust", "least", "dead_zone"):
+        for name in ("ridge", "trust", "least", "dead_zone", "most_lost"):
             check_nonnegative(name, getattr(self, name))
 
     def releases(self) -> tuple[PlannedRelease, ...]:
@@ -90,9 +100,11 @@ class PostProcessingPlan(Plan):
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
         """A new plan whose releases together cost (epsilon, delta); infinite epsilon means no noise at all."""
         if math.isinf(epsilon):
-            return replace(self, noise_sizes=None, noise_moments=Unprotected(), noise_checks=Unprotected())
+            exact = Unprotected()
+            return replace(self, small_budget=False, noise_sizes=None, noise_moments=exact, noise_checks=exact)
         scale = budget_scale(epsilon, delta)
         sizes = Gaussian(scale / math.sqrt(self.share_sizes)) if self.share_sizes else None
         rest = scale / math.sqrt(1 - self.share_sizes)
         moments, checks = moments_and_checks(rest, self.share_moments, self.checks)
-        return replace(self, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)
+        small = epsilon < SMALL_EPSILON
+        return replace(self, small_budget=small, noise_sizes=sizes, noise_moments=moments, noise_checks=checks)

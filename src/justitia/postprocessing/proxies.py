@@ -127,7 +127,7 @@ def _fit_softmax(rows: PublicRows, block: Block, q: Array, start: Array | None) 
     columns = rows(block)
     sums = np.column_stack([q, 1 - q.sum(1)]).T @ columns.astype(np.float64)
     ridge = np.full(rows.width, LEAST_RIDGE)
-    return Memberships(rows, fit_memberships(columns, sums, ridge=ridge, start=start))
+    return Memberships(rows, fit_memberships(columns, sums, ridge=ridge, start=start), q.shape[1])
 
 
 def _fit_trees(columns: NDArray[np.float32], target: Array, train: Any, test: Any) -> Any:

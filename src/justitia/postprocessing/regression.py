@@ -137,10 +137,11 @@ class NumberRun(CorrectionRun):
         max_weight = self.source.max_weight * self._each
         bounds = max_weight, max_weight * max(even_check_bound(self.notion, self.notion.count, values), 1e-6)
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups
+            self._moments_noise, self._checks_noise, plan.checks, bounds, self._groups, vault.missing
         )
         if self.notion.power and plan.checks:  # sums of the moments are of other values than the checks'
-            self._sum_noise = sum_stddev(self._checks_noise, bounds[1], self._groups) / math.sqrt(plan.checks)
+            each = sum_stddev(self._checks_noise, bounds[1], self._groups, vault.missing)
+            self._sum_noise = each / math.sqrt(plan.checks)
         self._n_rates = self.notion.count
         self._posteriors: Posteriors | None = None
         self._shift: Array = np.zeros((self.notion.count, self._groups))
@@ -166,7 +167,7 @@ class NumberRun(CorrectionRun):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        self._memberships = NumberMemberships(self._rows, weights)
+        self._memberships = NumberMemberships(self._rows, weights, self._groups)
         rule = PredictionRule(self._memberships, self.notion, self._lams, np.ones(self._groups), "")
         self._posteriors = Posteriors(self.m, rule.joint(self._sample), self._share)
         self._sizes = self._evaluate().sizes

@@ -28,7 +28,14 @@ from justitia.exceptions import Diagnostic, NoisyEstimateWarning
 from justitia.postprocessing.association import association_table
 from justitia.postprocessing.correction import Distillation
 from justitia.postprocessing.decisions import ColumnSums, Ones
-from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_all_rows, product_bits, ridges
+from justitia.postprocessing.memberships import (
+    FIT_ROWS,
+    ExpectedSums,
+    fit_to_all_rows,
+    product_bits,
+    ridges,
+    sums_of_all,
+)
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.price import PricedPoints
 from justitia.privacy.interface import Vault
@@ -62,12 +69,17 @@ def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def sum_stddev(noise: Noise, bound: float, n_groups: int) -> float:
-    """Standard deviation of the noise in a group's sum, after the projection onto the public total."""
-    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + 1))
+def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowed") -> float:
+    """Standard deviation of the noise in a group's sum, after the projection onto the public total.
+
+    The sums of all groups and of "not given" add up to it; with ``missing="none"`` those of the groups alone.
+    """
+    return noise.stddev(math.sqrt(2) * bound) * math.sqrt(1 - 1 / (n_groups + (missing != "none")))
 
 
-def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int) -> float:
+def all_releases_stddev(
+    moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int, missing: str = "allowed"
+) -> float:
     """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
 
     Parameters
@@ -79,9 +91,9 @@ def all_releases_stddev(moments: Noise, checks: Noise, count: int, bounds: tuple
     """
     if moments.is_exact:
         return 0.0
-    precision = sum_stddev(moments, bounds[0], n_groups) ** -2
+    precision = sum_stddev(moments, bounds[0], n_groups, missing) ** -2
     if count:
-        precision += count * sum_stddev(checks, bounds[1], n_groups) ** -2
+        precision += count * sum_stddev(checks, bounds[1], n_groups, missing) ** -2
     return 1 / math.sqrt(precision)
 
 
@@ -133,7 +145,7 @@ def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
         If they show that the run cannot work.
     """
     answer = vault.group_sums(Ones(), bound=1.0, noise=noise, purpose="sizes")[:, 0]
-    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups)
+    stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups, vault.missing)
     sentence = refusal(answer, stddev, n, [str(name) for name in vault.group_names])
     if sentence is not None:
         raise AnswersRefuse(sentence)
@@ -168,7 +180,7 @@ class CorrectionRun(Run):
         self._sample, self._given = sample, tolerance
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
         self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
-        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups)
+        self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups, vault.missing)
         self._queries, self._follows, self._lost = True, False, 0  # a run of a curve follows and makes no queries
         self._rows: Any = None  # row function of the moments
         self._n_rates = 0  # K
@@ -233,7 +245,7 @@ class CorrectionRun(Run):
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
         constants, optional = self._rows.constants(), self._optional_columns()
         ridge = ridges(answer, total, sample, constants, n, self._moments_stddev, self.plan.ridge, optional)
-        sums, bits = np.concatenate([answer, (total - answer.sum(0))[None]]), product_bits(n)
+        sums, bits = sums_of_all(answer, total, self.vault.missing), product_bits(n)
 
         def expected(weights: Array) -> Array:
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
@@ -267,7 +279,7 @@ class CorrectionRun(Run):
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
         measured = rows.decoded(answer) / self._sizes + seen.means[:, None]
-        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups) * rows.noise
+        noise = sum_stddev(self._checks_noise, bound * self._each, self._groups, self.vault.missing) * rows.noise
         variance = (noise / self._sizes) ** 2
         self._surprises.append(measured - seen.rates)
         self._variances.append(variance)

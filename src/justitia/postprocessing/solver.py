@@ -50,7 +50,7 @@ from justitia.postprocessing.decisions import (
     rates_of_cells,
 )
 from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach
-from justitia.postprocessing.features import PublicRows, base_scores
+from justitia.postprocessing.features import Layout, PublicRows, base_scores
 from justitia.postprocessing.memberships import (
     Memberships,
 )
@@ -61,7 +61,14 @@ from justitia.postprocessing.proxies import average_over_proxies
 from justitia.postprocessing.run import LOUD, CorrectionRun, all_releases_stddev, digest_of, noise_warnings
 from justitia.privacy.interface import Vault
 from justitia.rows.source import Block
-from justitia.training.diagnostics import cell_diagnostics, missing_diagnostics, size_diagnostics
+from justitia.training.diagnostics import (
+    budget_diagnostics,
+    cell_diagnostics,
+    constant_accuracy,
+    missing_diagnostics,
+    size_diagnostics,
+    weighted_accuracy,
+)
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, Rows
 from justitia.training.public_scores import decided
@@ -72,6 +79,8 @@ SLACK, DEVIATIONS = 0.01, 3.0
 #: Variance of the noise times the number of features, per row, up to which memberships have weights of their own for
 #: each label.
 FEW = 0.005
+#: A tolerance that is raised for the sake of accuracy is found to this precision.
+RAISED = 0.005
 #: Of classes: an error in memberships of a label counts at least this share of the one that counts most, and a network
 #: that learns them has at most so many hidden units.
 LEAST_IMPORTANCE, MOST_UNITS = 0.1, 48
@@ -99,10 +108,16 @@ def rates_stddev(rates: Array, sizes: Array, sum_noise: float) -> float:
     return float(np.sqrt(np.sort(variance, axis=0)[-2:].sum(0).max()))
 
 
-def check_weight(trust: float, variance: Array) -> Array:
-    """(G, K): weight of the checks against the membership estimate, by their known variance; 1 without noise."""
-    prior = max(trust, math.sqrt(np.finfo(float).tiny)) ** 2
-    weight: Array = np.where(variance > 0, prior / (prior + variance), 1.0)
+def check_weight(noise_variance: Array, sampling_variance: Array, prior_stddev: float) -> Array:
+    """(G, K): weight of the checks against the membership estimate; 0 ignores them, 1 trusts them fully.
+
+    The two are combined like a normal prior and a normal observation: the membership estimate is taken to be wrong by
+    ``prior_stddev``, a check by its known noise and by the sampling error of its cell.
+    """
+    # Without the sampling term a cell of 20 rows is trusted fully where there is no noise, and multipliers run away.
+    observed = noise_variance + sampling_variance
+    prior = max(prior_stddev, math.sqrt(np.finfo(float).tiny)) ** 2
+    weight: Array = np.where(observed > 0, prior / (prior + observed), 1.0)
     return weight
 
 
@@ -131,12 +146,15 @@ class CheckResult:
         Of their known noise.
     quota : ndarray (D,)
         What every row paid for an action.
+    raised : float
+        The tolerance, if it was raised for the sake of accuracy.
     """
 
     lam: Array
     rates: Array
     variance: Array
     quota: Array = field(default_factory=lambda: np.zeros(1))
+    raised: float = 0.0
 
     @property
     def noise(self) -> float:
@@ -219,13 +237,15 @@ class PostProcessingRun(CorrectionRun):
         # Memberships have weights of their own for each label where there are many rows for the noise.
         columns, labels = math.prod(problem.X.shape[1:]), problem.task.n_classes
         many = self._moments_stddev**2 * columns * (labels / 2) <= FEW * source.n
-        self._rows = PublicRows.fit(base_scores, sample, blocks=many, labels=labels)
+        layout = Layout.for_noise(self._moments_stddev, source.n, blocks=many)
+        self._rows = PublicRows.fit(base_scores, sample, blocks=many, labels=labels, layout=layout)
         self._constraints: Constraints | None = None
         self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
         self._checked: list[CheckResult] = []
         self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
         self._quota: Array = np.zeros(self._table.values.shape[1] - 1)  # (D,): what every row pays for an action
+        self._raised = 0.0  # the tolerance, if it was raised for the sake of accuracy
         self._put_levels(
             levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
         )
@@ -239,7 +259,7 @@ class PostProcessingRun(CorrectionRun):
         max_weight = source.max_weight * self._each * longest
         longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
         self._sum_noise = all_releases_stddev(
-            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups
+            self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups, vault.missing
         )
 
     # -- checks -------------------------------------------------------------------------------------------------
@@ -252,7 +272,8 @@ class PostProcessingRun(CorrectionRun):
     def _note_check(self, seen: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
         """Keep multipliers and rates, to which the run may go back."""
         if not self.at_scores:
-            self._checked.append(CheckResult(self._lams[0], measured[0], variance[0], self._quota))
+            checked = CheckResult(self._lams[0], measured[0], variance[0], self._quota, self._raised)
+            self._checked.append(checked)
 
     def _settle(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
@@ -260,7 +281,7 @@ class PostProcessingRun(CorrectionRun):
         if back is None:
             return lam
         self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
-        lam, self._quota = self._checked[back].lam, self._checked[back].quota
+        lam, self._quota, self._raised = (getattr(self._checked[back], name) for name in ("lam", "quota", "raised"))
         self._lams, self._checked = lam[None], []
         self._evaluate()
         last = self._history.pop()  # the last row is about what is deployed
@@ -272,13 +293,14 @@ class PostProcessingRun(CorrectionRun):
     def _count(self, answer: Array, total: Array) -> Array:
         """(G,): sizes of the groups by the moments; and how many have not given the attribute, by label."""
         n = self.source.n
-        self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
+        if self.vault.missing != "none":
+            self._silence = self._rows.silence(answer, total, self._moments_stddev, n)
         counted: Array = self._rows.sizes(answer, total, n).sum(1)
         return counted
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        known = Memberships(self._rows, weights)
+        known = Memberships(self._rows, weights, self._groups)
         if self._uses_proxies(weights):
             all_rows = self.source.n == len(self.problem)
             self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
@@ -315,11 +337,14 @@ class PostProcessingRun(CorrectionRun):
             # Quantiles of eta say where to look; quantiles of the corrected score are then evenly spaced.
             self._lams = self._solutions(lam)
             self._put_levels(levels_of(self._probability(), self.problem.threshold, self.plan.levels))
+        self._raised = 0.0
         self._lams = self._solutions(lam)
         sample_only = self.source.n == len(self.problem) or self._on_sample
         if not self._queries and not sample_only:  # no check will say how far the sample is off
             self._evaluate()
             self._lams = self._solutions(lam)
+        if self._spares_accuracy():
+            self._raise_tolerance(lam)
         decides: Array = self._lams[self._decides]
         return decides.copy()
 
@@ -333,6 +358,47 @@ class PostProcessingRun(CorrectionRun):
             found.append(solved.lam)
             self._quota = solved.quota
         return np.stack(found)
+
+    def _spares_accuracy(self) -> bool:
+        """Whether the correction may cost little accuracy only: by noised and public numbers.
+
+        No tolerance was given, and the budget is small or the noise of differences exceeds what is to be corrected.
+        """
+        if self._goal.ratio is not None or (self._given is not None and not np.isnan(self._given).all()):
+            return False
+        if self.plan.small_budget:
+            return True
+        violation, allowed = self.worst(self._plain_scores()) or (0.0, 0.0)
+        return violation - allowed < self.gap_noise()
+
+    def _raise_tolerance(self, lam: Array) -> None:
+        """Raise the default tolerance until the correction costs at most ``most_lost`` and one decision is no better.
+
+        Accuracy is known exactly: labels and decisions out of fold are public.
+        """
+        corrected, quota = self._lams, self._quota
+        here = self._accuracy()
+        low, high = self.tolerance, 1.0
+        self._raised = high
+        self._lams = self._solutions(lam)  # without a correction
+        free, constant = self._accuracy(), constant_accuracy(self.problem, self._plain_scores())
+        least = min(free, max(free - self.plan.most_lost, constant))
+        if here >= least:
+            self._raised, self._lams, self._quota = 0.0, corrected, quota
+            return
+        kept = self._lams, self._quota
+        while high - low > RAISED:
+            self._raised = (low + high) / 2
+            self._lams = self._solutions(lam)
+            if self._accuracy() >= least:
+                high, kept = self._raised, (self._lams, self._quota)
+            else:
+                low = self._raised
+        self._raised, (self._lams, self._quota) = high, kept
+
+    def _accuracy(self) -> float:
+        """Of the current decisions about the sample, out of fold."""
+        return weighted_accuracy(self.problem, self.scores())
 
     def _held_tolerances(self) -> Array:
         """(K,): tolerances that decisions are held to.
@@ -356,17 +422,12 @@ class PostProcessingRun(CorrectionRun):
         b = used.b + (self._shift[t] if len(self._shift) > t else 0.0)
         if self._surprises:
             noise = np.mean([one[t] for one in self._variances], axis=0) / len(self._variances)
-            weight = check_weight(self.plan.trust, noise + self._sampling_variance())
+            weight = check_weight(noise, self._sampling_variance(), self.plan.trust)
             b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
         return used.with_b(b)
 
-    def _sampling_variance(self) -> Array | float:
-        """(G, K): of rates of the people in each cell, which further checks do not make smaller.
-
-        Counted for more than two classes, whose cells are small.
-        """
-        if not self._several:
-            return 0.0
+    def _sampling_variance(self) -> Array:
+        """(G, K): of rates of the rows in each cell, which further checks do not make smaller."""
         rates: Array = np.clip(self._population_rates, 0.0, 1.0)
         return rates * (1 - rates) / self._sizes
 
@@ -475,19 +536,22 @@ class PostProcessingRun(CorrectionRun):
 
     @property
     def tolerances(self) -> Array:
-        """(K,): those that were given, or ``dead_zone`` standard errors once sizes are known."""
+        """(K,): those that were given, or ``dead_zone`` standard errors; more where that spares accuracy."""
         given = np.full(len(self._table.names), np.nan) if self._given is None else self._given
         given = np.broadcast_to(np.asarray(given, dtype=np.float64), (len(self._table.names),))
         missing = np.isnan(given)
         if not missing.any():
             return given
-        plan, usual = self.plan, 0.0
-        if self._sizes.size:
-            # Of classes the largest of many differences is compared, which chance makes larger than one of them.
-            several = math.sqrt(math.log(2 * len(given)) / math.log(2)) if self._several else 1.0
-            zone = several * plan.dead_zone
-            usual = default_tolerance(plan.least, zone, self._population_rates, self._sizes, self._sum_noise)
-        return np.where(missing, usual, given)
+        return np.where(missing, max(self._usual_tolerance(), self._raised), given)
+
+    def _usual_tolerance(self) -> float:
+        """The tolerance where none is given, before it is raised; 0 before sizes are known."""
+        if not self._sizes.size:
+            return 0.0
+        # Of classes the largest of many differences is compared, which chance makes larger than one of them.
+        several = math.sqrt(math.log(2 * len(self._table.names)) / math.log(2)) if self._several else 1.0
+        zone = several * self.plan.dead_zone
+        return default_tolerance(self.plan.least, zone, self._population_rates, self._sizes, self._sum_noise)
 
     def violation_stddev(self) -> float:
         """Of the difference between the two least known groups."""
@@ -582,6 +646,9 @@ class PostProcessingRun(CorrectionRun):
         cell += f" and {self._table.names[k]!r}" if self._sizes.shape[1] > 1 else ""
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
+        gap, _ = self.worst(self.deployed_scores()) or (0.0, 0.0)
+        if self._raised and gap > self._usual_tolerance():
+            found += budget_diagnostics(self.plan.most_lost, self._raised, gap, self.violation_stddev())
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         found += self._coin_notice()
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)

@@ -348,7 +348,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         if (np.abs(values) > MAX_FLOAT32).any():
             return None
         scaled, gone = _standardised(number, values)
-        parts, place = [], 0
+        parts: list[NDArray[Any]] = []
+        place = 0
         for j, how in enumerate(self.columns_):
             if plain[j]:
                 parts.append(scaled[:, place])

@@ -12,11 +12,17 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 _PUBLIC = "(to any group, or to 'not given'); features, labels, group names and settings are public"
+_KNOWN = (
+    "(to any other listed group; missing='none': an entry that is missing or not listed counts as the first group); "
+    "features, labels, group names and settings are public"
+)
 #: What one neighbour changes, by the unit that releases protect.
 ADJACENCY = {
     "row": f"two datasets that differ in the attribute of one row {_PUBLIC}",
     "person": f"two datasets that differ in the attribute of one person, in all their rows {_PUBLIC}",
 }
+#: The same where missing="none": docs/privacy.md, section 1.3.
+ADJACENCY_WITHOUT_MISSING = {unit: text.replace(_PUBLIC, _KNOWN) for unit, text in ADJACENCY.items()}
 #: Section 1.2 of docs/privacy.md explains these, word for word, and those below.
 NOT_COVERED = (
     "what features and labels tell about the attribute",

@@ -134,6 +134,10 @@ def _label(value: Any) -> Hashable | None:
     return label
 
 
+#: Whether "not given" is one more group, or the caller states that every row has one of the listed groups.
+MISSING = ("allowed", "none")
+
+
 def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None) -> NDArray[np.int64]:
     """Code of each row's group: 0 to G-1 as listed in `groups`, G for "not given".
 

@@ -68,6 +68,8 @@ class VaultRequest:
         Seed of noise that promises nothing.
     missing_marker : hashable, optional
         One more value that means "not given".
+    missing : {"allowed", "none"}
+        Whether "not given" is one more group, or the caller states that every row has one of the groups.
     source : BlockSource, optional
         Runs passes over the public rows; without one, rows come as arrays.
     """
@@ -80,6 +82,7 @@ class VaultRequest:
     features: Iterable[str] = ()
     noise_seed: int | None = field(default=None, repr=False)
     missing_marker: Hashable = None
+    missing: str = "allowed"
     source: BlockSource | None = None
 
 
@@ -97,19 +100,33 @@ class Vault(ABC):
         Their printable public names.
     column_names : tuple of str
         Public names of the sensitive columns, where they have any.
+    missing : {"allowed", "none"}
 
     Attributes
     ----------
     groups, group_names, column_names : tuple
+    missing : str
+        Whether "not given" is one more group ("allowed"), or every row has one of the groups ("none").
     n_groups : int
         G, the number of named groups.
     """
 
-    __slots__ = ("column_names", "group_names", "groups", "n_groups")
+    __slots__ = ("column_names", "group_names", "groups", "missing", "n_groups")
 
-    def __init__(self, groups: Groups, group_names: tuple[str, ...], column_names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        group_names: tuple[str, ...],
+        column_names: tuple[str, ...] = (),
+        missing: str = "allowed",
+    ) -> None:
         self.groups, self.n_groups = groups, len(groups)
-        self.group_names, self.column_names = group_names, column_names
+        self.group_names, self.column_names, self.missing = group_names, column_names, missing
+
+    @property
+    def n_categories(self) -> int:
+        """G + 1 with "not given"; G where no attribute is missing. Group sums of all of them add up to the total."""
+        return self.n_groups + (self.missing != "none")
 
     @abstractmethod
     def __len__(self) -> int: ...

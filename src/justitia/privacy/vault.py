@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia._validate import check_fraction, check_int, check_nonnegative, check_same_length
+from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_same_length
 from justitia.exceptions import LargeDeltaWarning
 from justitia.privacy.accounting import Cost
 from justitia.privacy.arrays import Array, Floats, quietly, sum_by
@@ -27,10 +27,12 @@ from justitia.privacy.bounding import (
     with_norm_rounding,
     with_rounding,
 )
+from justitia.privacy.certificate import ADJACENCY_WITHOUT_MISSING
 from justitia.privacy.columns import Column, Names
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.groups import (
     GROUPS_OF_FILES,
+    MISSING,
     encode,
     group_names,
     infer_groups,
@@ -100,6 +102,7 @@ class FileCodes:
     groups : tuple
         Public.
     missing_marker : hashable, optional
+    missing : {"allowed", "none"}
     counted : ndarray of bool, optional
         Rows that count; the others are "not given".
     """
@@ -107,6 +110,7 @@ class FileCodes:
     attribute: FileAttribute
     groups: Groups
     missing_marker: Hashable = None
+    missing: str = "allowed"
     counted: NDArray[np.bool_] | None = field(default=None, repr=False)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _read: dict[int, MemoryCodes] = field(default_factory=dict, repr=False)
@@ -121,7 +125,7 @@ class FileCodes:
                 if start not in self._read:
                     counted = None if self.counted is None else self.counted[start:end]
                     parts = self.attribute.stream(start, end).reveal_entries()
-                    codes = _encoded(parts, self.groups, self.missing_marker, counted)
+                    codes = _encoded(parts, self.groups, self.missing_marker, self.missing, counted)
                     if len(codes) != end - start:
                         raise ValueError("expected files that stay as they are, got another number of rows; fit again.")
                     self._read[start] = MemoryCodes(codes)
@@ -137,7 +141,8 @@ class FileCodes:
                 self._read[start] = MemoryCodes(np.full(end - start, code))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _codes_in_worker, (self.attribute, self.groups, self.missing_marker, self.counted, self.token)
+        described = self.attribute, self.groups, self.missing_marker, self.missing, self.counted
+        return _codes_in_worker, (*described, self.token)
 
     __copy__ = __deepcopy__ = MemoryCodes._refuse
 
@@ -155,6 +160,7 @@ class FrameCodes:
     groups : tuple
         Public.
     missing_marker : hashable, optional
+    missing : {"allowed", "none"}
     forgotten : list
         Not empty once the attribute is to be forgotten.
     """
@@ -162,6 +168,7 @@ class FrameCodes:
     attribute: FrameAttribute
     groups: Groups
     missing_marker: Hashable = None
+    missing: str = "allowed"
     forgotten: list[int] = field(default_factory=list, repr=False)
 
     def take(self, first: int, stop: int) -> Codes:  # noqa: ARG002
@@ -194,7 +201,8 @@ class BlockCodes:
         described = self.__described
         if described.forgotten:
             return np.full(stop - first, described.forgotten[-1], dtype=np.int64)
-        codes = _encoded(self.__entries.reveal_entries(), described.groups, described.missing_marker, None)
+        given = described.groups, described.missing_marker, described.missing
+        codes = _encoded(self.__entries.reveal_entries(), *given, counted=None)
         return codes[first - self.__first : stop - self.__first]
 
     def forget(self, code: int) -> None:
@@ -213,12 +221,16 @@ def _codes_in_worker(*described: Any) -> FileCodes:
     return _IN_WORKER.setdefault(described[-1], FileCodes(*described))
 
 
-def _encoded(parts: Any, groups: Groups, missing_marker: Hashable, counted: NDArray[np.bool_] | None) -> Codes:
+def _encoded(
+    parts: Any, groups: Groups, missing_marker: Hashable, missing: str, counted: NDArray[np.bool_] | None
+) -> Codes:
     """Group codes of rows that come in parts; rows that do not count are "not given"."""
     small = np.int16 if len(groups) < 2**15 else np.int64  # a vault of millions of rows stays small
     coded = [np.empty(0, dtype=small)]
     for part in parts:
         found = encode(part, groups, missing_marker)
+        if missing == "none":  # a fixed rule: nobody may see that an entry breaks the caller's statement
+            found = np.where(found == len(groups), 0, found)
         coded.append(found.astype(small))
     codes: Codes = np.concatenate(coded)
     if counted is not None:
@@ -302,7 +314,8 @@ class SensitiveVault(Vault):
     ----------
     labels : array-like, Series, DataFrame or FileAttribute
         Each row's attribute; several columns are crossed. None, NaN, ``missing_marker`` and any label that is not in
-        ``groups`` mean "not given", which is one more category with the same protection.
+        ``groups`` mean "not given", which is one more category with the same protection; with ``missing="none"`` they
+        count as the first group, without notice.
     groups : sequence, mapping or "infer"
         The public list of group labels; "infer" reads it off the labels, and then the certificate begins with saying
         that the list itself is not protected.
@@ -313,6 +326,9 @@ class SensitiveVault(Vault):
         otherwise about one row.
     noise_source : NoiseSource, optional
         By default the operating system's generator.
+    missing : {"allowed", "none"}
+        Whether "not given" is one more group, or the caller states that every row has one of the groups: then sums over
+        the G groups alone add up to the public total.
     source : BlockSource, optional
         Runs passes over the public rows, for queries that are row functions.
 
@@ -337,8 +353,10 @@ class SensitiveVault(Vault):
         people: Persons | None = None,
         noise_source: NoiseSource | None = None,
         missing_marker: Hashable = None,
+        missing: str = "allowed",
         source: BlockSource | None = None,
     ) -> None:
+        check_choice("missing", missing, MISSING)
         inferred = isinstance(groups, str) and groups == INFER
         self._ledger, self._people, self._rows = ledger, people, source
         self._source = noise_source if noise_source is not None else SystemNoise()
@@ -348,6 +366,11 @@ class SensitiveVault(Vault):
         self.__codes: GroupCodes
         names: Names
         counted = None if people is None else people.counted
+        if missing == "none" and counted is not None and not counted.all():
+            raise ValueError(
+                "expected rows that all count with missing='none', got persons with more rows than are queried of one "
+                "person, whose other rows are 'not given'; leave missing out, or keep fewer rows of each person."
+            )
         if inferred and isinstance(labels, FileAttribute | FrameAttribute | AttributeStream):
             raise ValueError(GROUPS_OF_FILES)
         if isinstance(labels, FrameAttribute):
@@ -355,14 +378,14 @@ class SensitiveVault(Vault):
             names = tuple(labels.names)
             listed = public_groups(groups, names=names)
             # No row, so that groups that do not fit the columns are noticed before anything is debited.
-            _encoded([[np.empty(0, dtype=object) for _ in names]], listed, missing_marker, None)
-            self.__codes = FrameCodes(labels, listed, missing_marker)
+            _encoded([[np.empty(0, dtype=object) for _ in names]], listed, missing_marker, missing, counted=None)
+            self.__codes = FrameCodes(labels, listed, missing_marker, missing)
         elif isinstance(labels, FileAttribute):
             self._n = len(labels)
             names = tuple(labels.names)
             listed = public_groups(groups, names=names)
             labels.check_keys()
-            self.__codes = FileCodes(labels, listed, missing_marker, counted)
+            self.__codes = FileCodes(labels, listed, missing_marker, missing, counted)
             # Now, so that files that cannot be read are noticed before anything is debited.
             if source is None:
                 self.__codes.take(0, self._n)
@@ -377,10 +400,10 @@ class SensitiveVault(Vault):
                 parts = [columns]
                 groups = infer_groups(columns, missing_marker) or NONE_FOUND if inferred else groups
             listed = groups if inferred else public_groups(groups, names=names)
-            codes = _encoded(parts, listed, missing_marker, counted)
+            codes = _encoded(parts, listed, missing_marker, missing, counted)
             self._n, self.__codes = len(codes), MemoryCodes(codes)
         named = cast("tuple[str, ...]", () if None in names else names)
-        super().__init__(listed, group_names(listed, names=names), named)
+        super().__init__(listed, group_names(listed, names=names), named, missing)
 
     def __len__(self) -> int:
         return self._n
@@ -396,8 +419,8 @@ class SensitiveVault(Vault):
         return "" if self._people is None else self._people.digest
 
     def forget(self) -> None:
-        """Overwrite the attribute: every row is "not given" from now on."""
-        self.__codes.forget(self.n_groups)
+        """Overwrite the attribute: every row is "not given" from now on, or in the last group where none is missing."""
+        self.__codes.forget(self.n_categories - 1)
 
     def check(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if these costs do not fit into what remains; records nothing."""
@@ -429,7 +452,7 @@ class SensitiveVault(Vault):
         .. math:: S_a = \sum_{i : A_i = a} v_i + \xi_a,  \qquad \|v_i\| \le B
 
         The blocks of all groups and of "not given" add up to a public total; the noisy answer is projected onto it,
-        which removes 1/(G+1) of the noise at no cost.
+        which removes 1/(G+1) of the noise at no cost, and 1/G of it where no attribute is missing.
 
         Parameters
         ----------
@@ -472,17 +495,19 @@ class SensitiveVault(Vault):
     def _pass_steps(self, rows: RowFunction, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over all blocks of the source."""
         assert self._rows is not None  # noqa: S101 - checked before the debit
-        found = self._rows.run(GroupSums(rows, bound, step, self.__codes, self.n_groups + 1))
-        shape = self.n_groups + 1, rows.width
+        found = self._rows.run(GroupSums(rows, bound, step, self.__codes, self.n_categories))
+        shape = self.n_categories, rows.width
         if found.shape != (math.prod(shape) + 2,):
             raise ValueError(f"Expected sums of {math.prod(shape)} numbers from the row source; got {found.shape}.")
-        if found[-2:].tolist() != [self._n, self._n * (self._n - 1) // 2]:
+        counted, positions = found[-2:].tolist()
+        # Modulo 2^64, as sums of integers are: from 4 billion rows on, the sum of positions has more bits.
+        if counted != self._n or (positions - self._n * (self._n - 1) // 2) % 2**64:
             raise ValueError("Expected a row source that adds every row once; got one that does not.")
         return found[:-2].reshape(shape)
 
     def _dense_steps(self, source: DenseSource, bound: float, step: float) -> NDArray[np.int64]:
         """(G + 1, d): sums over rows that come in order."""
-        steps, done = np.zeros((self.n_groups + 1, source.width), dtype=np.int64), 0
+        steps, done = np.zeros((self.n_categories, source.width), dtype=np.int64), 0
         for index, rows in source.dense():
             if not np.array_equal(index, np.arange(done, done + len(rows))):
                 raise ValueError("Expected a source that gives every row once and in order; got another order.")
@@ -516,7 +541,7 @@ class SensitiveVault(Vault):
         values : ndarray (n, d) or FactoredSource
             Public rows; a source is read a few rows at a time.
         weights : ndarray (n, G + 1)
-            Public weights, the last column for "not given".
+            Public weights, the last column for "not given"; it is not read where no attribute is missing.
         bound : float
             B.
 
@@ -538,7 +563,7 @@ class SensitiveVault(Vault):
                 f"Expected {self._n} rows and weights of shape {(self._n, self.n_groups + 1)}; "
                 f"got {len(source)} rows and weights of shape {weights.shape}."
             )
-        weights = weights.astype(np.float64, copy=False)
+        weights = weights.astype(np.float64, copy=False)[:, : self.n_categories]
         sensitivity = check_bound(bound) * weight_range(weights) * self.rows_per_person
         sensitivity = with_rounding(sensitivity, weights, bound, source.width, noise)
         release = self._debit(Release(purpose, noise.cost(), sensitivity, self._unit))
@@ -563,8 +588,9 @@ class SensitiveVault(Vault):
         """
         if self._people is not None:
             raise ValueError("expected rows that are one person's each, got persons; randomise one answer per person.")
-        categories = self.n_groups + not_given
-        release = self._debit(Release(purpose, mechanism.cost(categories=categories), 1.0))
+        categories = min(self.n_groups + not_given, self.n_categories)
+        cost = mechanism.cost(categories=categories)
+        release = self._debit(Release(purpose, cost, 1.0))
         drawn = self._source.about(purpose, categories, mechanism)
         codes = self.__codes.take(0, self._n).astype(np.int64)
         return mechanism.randomize(codes, categories=categories, source=drawn, release=release)
@@ -580,7 +606,7 @@ class SensitiveVault(Vault):
         self, *, planned: int = 1, claim: dict[str, Any] | None = None, subject: str = "Every output of training"
     ) -> Certificate:
         """What the ledger can promise about all releases so far: :meth:`justitia.PrivacyLedger.certificate`."""
-        return self._ledger.certificate(
+        found = self._ledger.certificate(
             groups=self.group_names,
             groups_source=self._groups_source,
             noise=self._source.description,
@@ -589,6 +615,7 @@ class SensitiveVault(Vault):
             claim=claim,
             subject=subject,
         )
+        return found if self.missing == "allowed" else replace(found, adjacency=ADJACENCY_WITHOUT_MISSING[found.unit])
 
     def _check_rows(self, values: Floats) -> Array:
         rows = values[:, None] if values.ndim == 1 else values
@@ -636,6 +663,7 @@ def open_vault(sensitive_features: Any, request: VaultRequest) -> Vault:
         people=people,
         noise_source=noise_from(request.noise_seed),
         missing_marker=request.missing_marker,
+        missing=request.missing,
         source=request.source,
     )
 

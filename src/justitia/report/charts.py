@@ -127,7 +127,7 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
     marks: list[Mark] = []
     metrics = _most_different(measured)
     y = 0.0
-    if not metrics:
+    if measured.distribution is not None or not metrics:  # what the verdict is about
         return _distance_chart(measured, width, start, wide=wide)
     parts += _legend(before=measured.before is not None)
     y += 26

@@ -20,6 +20,7 @@ from justitia.notions import notion_name
 from justitia.postprocessing.price import price_sentence
 from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.privacy.accounting import GaussianCost, epsilon_spent
+from justitia.privacy.certificate import ADJACENCY_WITHOUT_MISSING
 from justitia.privacy.ledger import Certificate
 from justitia.report.formatting import ENGINES, known, listed, plain_name, short
 from justitia.report.inputs import (
@@ -547,6 +548,11 @@ def not_promised(contents: Contents) -> tuple[str, ...]:
         found = ["Privacy of the sensitive attribute: this model has no guarantee.", *found]
     if certificate.groups_source != "given":
         found += [f"The list of groups was {certificate.groups_source}."]
+    if certificate.adjacency in ADJACENCY_WITHOUT_MISSING.values():
+        found += [
+            "Whoever trained the model stated that every row has one of the listed groups; an entry that is missing or "
+            "not listed counts as the first group."
+        ]
     if certificate.reproduction:
         found += [f"Noise: {certificate.noise}."]
     found += [

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from justitia.privacy.ledger import rounded_up
 from justitia.report.svg import Scale, element, label, left_axis, line, polyline, span, tick_text
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460.0, 250.0, 46.0, 450.0, 30.0, 210.0
@@ -113,7 +114,7 @@ def monitor_page(facts: Mapping[str, Any]) -> str:
         rule=facts["rule"],
         used=used,
         spent=f"{facts['epsilon_spent']:.4g}",
-        total=f"{facts['epsilon_total']:.4g}",
+        total=rounded_up(facts["epsilon_total"]),
         budget=facts["budget"],
         columns=[_column(name, entries) for name in facts["columns"]],
         large="0.1",

@@ -8,8 +8,9 @@ from typing import Any
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.privacy.persons import Persons
+from justitia.rows.engines import is_frame, open_frame
 from justitia.rows.files import Columns, FileRows, Progress
-from justitia.rows.frames import Frame, FrameRows, is_frame, open_frame
+from justitia.rows.frames import Frame, FrameRows
 from justitia.rows.parquet import RowFiles, is_files
 
 

@@ -53,7 +53,7 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
         Accuracy without a constraint, by :func:`weighted_accuracy`.
     """
     shares = np.bincount(decided(scores), problem.weight.astype(np.float64)) / problem.weight.sum(dtype=np.float64)
-    here, majority = weighted_accuracy(problem, scores), _majority_accuracy(problem, scores)
+    here, majority = weighted_accuracy(problem, scores), constant_accuracy(problem, scores)
     found: list[Diagnostic] = []
     if 1 - shares.max() < CONSTANT:
         found.append(
@@ -82,16 +82,6 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
     return found
 
 
-def _majority_accuracy(problem: Problem, scores: Array) -> float:
-    """Accuracy of the best decision that is the same for all rows, by :func:`weighted_accuracy`."""
-    if scores.ndim == 1:
-        all_positive = weighted_accuracy(problem, np.ones_like(scores))
-        return max(all_positive, 1 - all_positive)
-    costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
-    lost = np.average(costs[problem.y.astype(np.int64)], axis=0, weights=problem.weight.astype(np.float64))
-    return float(1 - lost.min())
-
-
 def weighted_accuracy(problem: Problem, scores: Array) -> float:
     """Accuracy in which an error counts by the cost that the threshold, or the matrix of costs, stands for."""
     if scores.ndim == 2:
@@ -100,6 +90,16 @@ def weighted_accuracy(problem: Problem, scores: Array) -> float:
         return float(1 - np.average(lost, weights=problem.weight.astype(np.float64)))
     cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
     return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
+
+
+def constant_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy of the best decision that is the same for all rows, by :func:`weighted_accuracy`."""
+    if scores.ndim == 1:
+        all_positive = weighted_accuracy(problem, np.ones_like(scores))
+        return max(all_positive, 1 - all_positive)
+    costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+    lost = np.average(costs[problem.y.astype(np.int64)], axis=0, weights=problem.weight.astype(np.float64))
+    return float(1 - lost.min())
 
 
 def violation_diagnostics(violation: float, tolerance: float, stddev: float) -> list[Diagnostic]:
@@ -111,6 +111,26 @@ def violation_diagnostics(violation: float, tolerance: float, stddev: float) -> 
         f"{tolerance:.2g}: measure it on other rows before you rely on it."
     )
     return [Diagnostic(sentence, ViolationWarning)]
+
+
+def budget_diagnostics(most_lost: float, tolerance: float, gap: float, stddev: float) -> list[Diagnostic]:
+    """Say that the correction stopped early because the budget allows no more without losing accuracy.
+
+    Parameters
+    ----------
+    most_lost : float
+        Accuracy that the correction may cost.
+    tolerance : float
+        To which the default one was raised.
+    gap, stddev : float
+        Noised violation of the deployed decisions, and its standard error, noise and sampling.
+    """
+    sentence = (
+        f"the budget does not allow correcting more: a tolerance below {tolerance:.2g} would cost more than "
+        f"{100 * most_lost:.2g} points of accuracy, or be no better than one decision for all rows. The remaining gap "
+        f"is about {max(gap, 0.0):.2g} +- {stddev:.2g}; raise epsilon, or give a tolerance."
+    )
+    return [Diagnostic(sentence, NoisyEstimateWarning)]
 
 
 def cell_diagnostics(size: float, cell: str, tolerance: float, stddev: float, *, given: bool) -> list[Diagnostic]:

@@ -60,6 +60,7 @@ class Settings:
     seed: int
     tolerance: float | Array | None = None
     missing_marker: Hashable = None
+    missing: str = "allowed"
     noise_seed: int | None = field(default=None, repr=False)
     progress: bool | None = False
     features: Iterable[str] = ()
@@ -80,6 +81,7 @@ class Settings:
             seed=public_seed(model.random_state),
             tolerance=tolerance,
             missing_marker=model.missing_marker,
+            missing=model.missing,
             noise_seed=model.noise_seed,
             progress=model.progress,
             features=getattr(model, "feature_names_in_", ()),
@@ -104,6 +106,7 @@ class Settings:
             features=self.features,
             noise_seed=self.noise_seed,
             missing_marker=self.missing_marker,
+            missing=self.missing,
             source=source,
         )
         return self.open_vault(attribute, request)
@@ -267,6 +270,8 @@ def open_checkpoint(
     goal = method.goal_facts()
     public = (LAYOUT, problem.rows, plan, goal, budget, persons, settings.missing_marker, seeded, method.shape())
     digest.update(repr(public).encode())
+    if vault.missing == "none":  # runs that were begun without it have no word for it
+        digest.update(b"missing=none")
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
 
 

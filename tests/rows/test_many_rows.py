@@ -1,0 +1,97 @@
+"""Ten billion rows: sums fit their integers, noise is the stated one, and a row that is added twice is noticed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.performance.simulated import SimulatedFrame
+from justitia import LagrangianDualClassifier, PrivacyLedger
+from justitia.postprocessing.memberships import product_bits
+from justitia.privacy.attribute import SensitiveColumns
+from justitia.privacy.joining import FrameAttribute
+from justitia.privacy.mechanisms import Gaussian
+from justitia.privacy.noise_grid import exact_sum_step
+from justitia.privacy.vault import SensitiveVault
+
+MANY = 10**10
+LARGEST = np.iinfo(np.int64).max
+
+
+@dataclass
+class AllAlike:
+    """A row source that says what n rows of length 1 in one group add up to."""
+
+    n: int
+    width: int
+    twice: int = 0
+
+    def run(self, work: Any) -> Any:
+        steps = np.zeros((work.blocks, self.width), dtype=np.int64)
+        steps[0] = int(self.n / np.sqrt(self.width) / work.step)
+        position = np.array([0], dtype=np.int64)
+        for bits in range(0, 64, 32):  # the sum of positions as integers of 64 bits add up
+            part = (self.n * (self.n - 1) // 2 + self.twice) >> bits & 0xFFFFFFFF
+            position += np.array([part], dtype=np.uint64).astype(np.int64) << bits
+        return np.concatenate([steps.ravel(), [self.n], position])
+
+
+@dataclass
+class Width:
+    width: int
+
+    def __call__(self, block: Any) -> Any:
+        raise AssertionError("the source computes the sums")
+
+
+def vault_of(source: AllAlike) -> SensitiveVault:
+    attribute = FrameAttribute(SensitiveColumns("sex"), source.n)
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-5)
+    return SensitiveVault(attribute, groups=("a", "b"), ledger=ledger, source=source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [10, 10**6, 10**9, MANY])
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 50.0])
+def test_sums_of_bounded_rows_fit_their_integers_and_float64(n: int, bound: float) -> None:
+    step = exact_sum_step(2.0 * n * bound)
+    assert n * bound / step < 2**53 < LARGEST
+    assert int(2 * n * bound / step) <= 2**53
+
+
+@pytest.mark.parametrize("n", [10, 10**6, 10**9, MANY])
+def test_sums_of_products_fit_their_integers(n: int) -> None:
+    bits = product_bits(n)
+    assert bits >= 14  # a factor is rounded by less than 0.0001
+    assert n * 4**bits <= 2**62 < LARGEST
+
+
+def test_noise_of_ten_billion_rows_is_the_stated_one() -> None:
+    width, multiplier = 2000, 4.0
+    answer = vault_of(AllAlike(MANY, width)).group_sums(
+        Width(width), bound=1.0, noise=Gaussian(multiplier), purpose="moments"
+    )
+    step = exact_sum_step(2.0 * MANY)
+    noise = answer - np.array([int(MANY / np.sqrt(width) / step) * step, 0.0])[:, None]
+    stddev = multiplier * np.sqrt(2) * np.sqrt(2 / 3)  # after the projection on the public total
+    assert stats.kstest(noise.ravel() / stddev, "norm").pvalue > 1e-4
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(noise.ravel() / (stddev * wrong), "norm").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("twice", [1, 12_345_678_901])
+def test_source_that_adds_a_row_twice_is_refused_where_positions_need_more_than_64_bits(twice: int) -> None:
+    assert MANY * (MANY - 1) // 2 > LARGEST
+    with pytest.raises(ValueError, match="adds every row once"):
+        vault_of(AllAlike(MANY, 3, twice)).group_sums(Width(3), bound=1.0, noise=Gaussian(2.0), purpose="moments")
+
+
+def test_fit_on_rows_that_are_made_in_the_passes_reads_their_attribute_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("justitia.rows.files.SAMPLE", 2000)
+    monkeypatch.setattr("bench.performance.simulated.PARTITION", 7000)
+    model = LagrangianDualClassifier(epsilon=4.0, groups=("a", "b"), tolerance=0.02, base="p", random_state=0)
+    model.fit(SimulatedFrame(20_000), "y", sensitive_features="group")
+    gaps = model.history_.filter(like="noisy_gap").abs().max(axis=1).dropna()
+    assert gaps.iloc[0] > 0.05
+    assert gaps.iloc[-1] < 0.5 * gaps.iloc[0]
