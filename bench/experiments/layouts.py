@@ -62,11 +62,11 @@ PLACES = {
         Place("Compas", "compas"),
         Place("Compas, 1,500 rows", "compas", 1_500),
         Place("Bank", "bank"),
-        Place("M-Bank, 5 groups", "m_bank5"),
-        Place("Income, 6,000 rows", "income", 6_000),
         Place("Crime", "communities"),
-        Place("synthetic, 40 columns", SIMULATED, people=Healthy(3_000, features=40, shares=(0.8, 0.2))),
         Place("synthetic, 300 columns", SIMULATED, people=Healthy(2_000, features=300)),
+        Place("Income, 6,000 rows", "income", 6_000),
+        Place("synthetic, 40 columns", SIMULATED, people=Healthy(3_000, features=40, shares=(0.8, 0.2))),
+        Place("M-Bank, 5 groups", "m_bank5"),
         Place("Census, 6,000 rows", "census", 6_000),
     )
 }
@@ -244,6 +244,9 @@ def markdown(results: pd.DataFrame) -> str:
     for place in (name for name in PLACES if name in set(rows["place"])):
         entries = []
         for one in epsilons:
+            if (place, one) not in means.index:
+                entries.append("-")
+                continue
             here = means.loc[(place, one)]
             before = f"{here['all accuracy']:.3f} / {here['all violation']:.3f}"
             entries.append(f"{before} → {here['now accuracy']:.3f} / {here['now violation']:.3f}")
