@@ -25,7 +25,7 @@ OUTCOME = "place int, kind string, value binary"
 #: A kept block: arrays and their shapes, and the attribute's entries as an Arrow stream. An error has a kind.
 BLOCK = (
     "place int, kind string, first long, shapes array<int>, X binary, y binary, weight binary, score binary, "
-    "private binary"
+    "proxy binary, private binary"
 )
 _ARROW = pa.schema([("place", pa.int32()), ("kind", pa.string()), ("value", pa.binary())])
 
@@ -161,11 +161,12 @@ def _packed(k: int, kept: KeptBlock) -> pa.RecordBatch:
     """A block as one row of binary columns."""
     block, entries = kept.block, pa.BufferOutputStream()
     score = np.zeros((0, 0)) if block.score is None else block.score
-    shapes = [len(block), block.X.shape[1], score.ndim, *score.shape]
+    proxy = np.zeros((len(block), 0), dtype=np.float32) if block.proxy is None else block.proxy
+    shapes = [len(block), block.X.shape[1], proxy.shape[1], score.ndim, *score.shape]
     if kept.private is not None:
         with pa.ipc.new_stream(entries, kept.private.schema) as writer:
             writer.write_table(kept.private)
-    arrays = {"X": block.X, "y": block.y, "weight": block.weight, "score": score}
+    arrays = {"X": block.X, "y": block.y, "weight": block.weight, "score": score, "proxy": proxy}
     row: dict[str, Any] = {name: np.ascontiguousarray(values).tobytes() for name, values in arrays.items()}
     row |= {"place": k, "kind": RESULT, "first": block.first, "shapes": shapes}
     row["private"] = entries.getvalue().to_pybytes()
@@ -179,7 +180,7 @@ def _error(k: int, kind: str, sentence: str) -> pa.RecordBatch:
 
 def _block_schema() -> pa.Schema:
     numbers = [("place", pa.int32()), ("kind", pa.string()), ("first", pa.int64()), ("shapes", pa.list_(pa.int32()))]
-    return pa.schema([*numbers, *((name, pa.binary()) for name in ("X", "y", "weight", "score", "private"))])
+    return pa.schema([*numbers, *((name, pa.binary()) for name in ("X", "y", "weight", "score", "proxy", "private"))])
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch], errors: list[Outcome]) -> Iterator[KeptBlock]:
@@ -193,13 +194,14 @@ def _unpacked(batches: Iterator[pa.RecordBatch], errors: list[Outcome]) -> Itera
 
 
 def _block_of(row: Mapping[str, Any]) -> KeptBlock:
-    rows, columns, dimensions, *shape = row["shapes"].as_py()
+    rows, columns, proxies, dimensions, *shape = row["shapes"].as_py()
     X = np.frombuffer(row["X"].as_buffer(), dtype=np.float32).reshape(rows, columns)
+    proxy = np.frombuffer(row["proxy"].as_buffer(), dtype=np.float32).reshape(rows, -1) if proxies else None
     y, weight = (np.frombuffer(row[name].as_buffer(), dtype=np.float32) for name in ("y", "weight"))
     score = np.frombuffer(row["score"].as_buffer(), dtype=np.float64).reshape(shape[:dimensions])
     entries = row["private"].as_buffer()
     private = pa.ipc.open_stream(entries).read_all() if len(entries) else None
-    return KeptBlock(Block(row["first"].as_py(), X, y, weight, score if shape[0] else None), private)
+    return KeptBlock(Block(row["first"].as_py(), X, y, weight, score if shape[0] else None, proxy=proxy), private)
 
 
 def _kind_of(empty: Any) -> str:
