@@ -221,8 +221,8 @@ class AnswerQueue:
         with self._lock:
             queue = self._waiting[client]
             if queue:
-                small, following, following_job = queue.popleft()
-                self._threads[small].submit(self._work, client, following, following_job)
+                small, following, its_job = queue.popleft()
+                self._threads[small].submit(self._work, client, following, its_job)
             else:
                 del self._waiting[client]
 

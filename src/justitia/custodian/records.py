@@ -362,8 +362,8 @@ class Records:
     def put_population(self, one: Population) -> None:
         """Register a population, and end the claim of its name; a name is used once."""
         lists = json.dumps(one.columns), json.dumps(one.groups)
-        facts = (one.epsilon, one.delta, one.people, one.registered, one.retired, one.source, one.keep_until)
-        values = (one.name, *lists, *facts)
+        budget = one.epsilon, one.delta
+        values = (one.name, *lists, *budget, one.people, one.registered, one.retired, one.source, one.keep_until)
         with self._transaction(durable=True) as connection:
             connection.execute(f"INSERT INTO populations VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
             connection.execute("DELETE FROM claims WHERE name = ?", (one.name,))
