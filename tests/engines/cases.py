@@ -207,9 +207,10 @@ def check_wrong_input(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         fit(make(missing, 2), ledger)
     with nothing_spent(ValueError, "expected rows in the data frame", monkeypatch) as ledger:
         fit(make(table[:0], 1), ledger)
-    monkeypatch.setattr(frames, "PACKAGES", ("justitia", "a_package_that_workers_lack"))
-    with nothing_spent(ValueError, "'a_package_that_workers_lack' on every worker", monkeypatch) as ledger:
-        fit(rows, ledger)
+    with monkeypatch.context() as patched:
+        patched.setattr(frames, "PACKAGES", ("justitia", "a_package_that_workers_lack"))
+        with nothing_spent(ValueError, "'a_package_that_workers_lack' on every worker", patched) as ledger:
+            fit(rows, ledger)
 
 
 def check_odd_entry(make: Make, entries: list[Any]) -> None:
