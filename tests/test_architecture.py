@@ -331,7 +331,8 @@ def test_metrics_take_no_part_in_training() -> None:
 #: What a report may be made from: released numbers, public facts, and the words for them. No vault, no metrics.
 REPORT_IMPORTS = {
     *("estimator", "curve", "metrics.measurement", "networks.multilayer", "notions", "training.history"),
-    *("engines", "privacy.accounting", "privacy.ledger", "privacy.durable_ledger", "exceptions", "_files"),
+    *("engines", "privacy.accounting", "privacy.certificate", "privacy.ledger", "privacy.durable_ledger"),
+    *("exceptions", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
     *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution

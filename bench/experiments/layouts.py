@@ -220,7 +220,7 @@ def differences(results: pd.DataFrame, candidate: str, by: list[str]) -> pd.Data
         accuracy=results["now accuracy"] - results[f"{candidate} accuracy"],
         violation=results["now violation"] - results[f"{candidate} violation"],
     ).groupby(by, sort=False)[["accuracy", "violation"]]
-    table = parts.mean().join(parts.std(ddof=1) / np.sqrt(parts.count()), rsuffix=" error")
+    table = parts.mean().join((parts.std(ddof=1) / np.sqrt(parts.count())).add_suffix(" error"))
     return table.reset_index()
 
 

@@ -17,12 +17,19 @@ class RetriedRows(RowSource):
     """Uneven blocks in a shuffled order. Each is computed twice, as after a fault, and the first result is dropped."""
 
     def __init__(
-        self, X: NDArray[np.float32], y: NDArray[np.float32], weight: NDArray[np.float32], _block_rows: int = 0
+        self,
+        X: NDArray[np.float32],
+        y: NDArray[np.float32],
+        weight: NDArray[np.float32],
+        _block_rows: int = 0,
+        proxy: NDArray[np.float32] | None = None,
     ) -> None:
         self.n, self.max_weight = len(y), float(weight.max())
         ends = sorted({0, 1, self.n // 7, self.n // 3, self.n - 5, self.n})
         cuts = [slice(a, b) for a, b in pairwise(ends)]
-        self.blocks = [Block(one.start, X[one], y[one], weight[one]) for one in cuts]
+        self.blocks = [
+            Block(one.start, X[one], y[one], weight[one], proxy=None if proxy is None else proxy[one]) for one in cuts
+        ]
 
     def run(self, work: Pass) -> IntArray:
         total: Any = 0

@@ -45,7 +45,7 @@ def test_contract_plan_for_a_tolerance_is_the_same_for_the_same_tolerance_again(
 
 
 #: Settings that hold no number of their own: what ``calibrate`` sets, and what torch checks in the rehearsal.
-NOT_NUMBERS = re.compile("noise_|sigma_|claim|optimizer|absolute|tolerance|clip$")
+NOT_NUMBERS = re.compile("noise_|sigma_|small_budget|claim|optimizer|absolute|tolerance|clip$")
 
 
 @every_engine

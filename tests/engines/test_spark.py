@@ -65,7 +65,7 @@ def make(table: pd.DataFrame, partitions: int) -> Any:
     """Rows in partitions whose order is that of a hidden number of the row."""
     spark = SparkSession.getActiveSession()
     assert spark is not None
-    label = "string" if table["label"].map(type).eq(str).any() or not len(table) else None
+    label = "string" if any(isinstance(one, str) for one in table["label"]) or not len(table) else None
     label = label or ("long" if pd.api.types.is_integer_dtype(table["label"]) else "double")
     kinds = NAMES | {"label": label, "weight": "double"}
     schema = ", ".join(f"{name} {kinds[name]}" for name in table.columns)

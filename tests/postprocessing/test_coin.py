@@ -119,7 +119,7 @@ def test_equalized_odds_where_the_group_is_a_feature_is_met_better_with_a_coin()
         return violation(LABEL, predicted, sensitive_features=GROUP, notion="equalized_odds", groups=[0, 1])
 
     with_coin, without = (np.mean([gap(fitted(s, randomize=width)) for s in range(4)]) for width in (0.05, 0.0))
-    assert with_coin < 0.6 * without
+    assert with_coin < 0.9 * without
 
 
 def test_width_zero_is_no_coin() -> None:

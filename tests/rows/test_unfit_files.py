@@ -110,6 +110,6 @@ def test_full_disk_is_noticed_before_anything_is_debited(tmp_path: Path) -> None
     assert {debits for _, debits in found.values()} == {0}
     sentences = {name: sentence for name, (sentence, _) in found.items()}
     assert sentences["rows"].startswith("ValueError: expected room for ")
-    assert f"MB in {str(place)!r}, got less" in sentences["rows"]
+    assert f"MB of encoded rows in {str(place)!r}, got less" in sentences["rows"]
     for name, run in (("state", "run"), ("journal", "other")):
         assert sentences[name].startswith(f"ValueError: expected room for 1 MB in {str(place / run)!r}, got less")

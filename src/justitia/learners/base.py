@@ -142,7 +142,7 @@ class CrossFitted(Base):
         self, estimator: Any, task: Task = BINARY, *, encoded: bool = False, n_jobs: int | None = None
     ) -> None:
         self.estimator, self.task, self.encoded, self.n_jobs = estimator, task, encoded, n_jobs
-        self.name = _name(estimator)
+        self.model_name = _name(estimator)
         self.reads_table = not encoded
         self.models: tuple[Any, ...] = ()
 
@@ -198,7 +198,9 @@ class CrossFitted(Base):
     def describe(self) -> str:
         """Class of the model and number of models that are deployed."""
         count = len(self.models) or self.deployed
-        return f"{self.name}, " + (f"average of {count} cross-fitted models" if count > 1 else "one model of all rows")
+        return f"{self.model_name}, " + (
+            f"average of {count} cross-fitted models" if count > 1 else "one model of all rows"
+        )
 
 
 class Fitted(Base):

@@ -48,11 +48,15 @@ def contributions(base: Base, inputs: Inputs, columns: int) -> Array | None:
     None for other models, for more than two classes, and for trees that were loaded from a file: the file does not keep
     how many training rows each leaf had, which the values depend on.
     """
-    models = getattr(base, "models", ())
-    learned = models and all(type(one).__module__.startswith("lightgbm.") for one in models)
-    if not learned or base.task.kind == "classes" or not getattr(base, "encoded", False):
+    texts = [getattr(one, "learned", None) for one in getattr(base, "models", ())]
+    if not texts or None in texts or base.task.kind == "classes":
         return None
-    each = [np.asarray(one.booster_.predict(inputs.numbers, pred_contrib=True)) for one in models]
+    import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
+
+    each = [
+        np.asarray(lightgbm.Booster(model_str=text).predict(inputs.numbers, pred_contrib=True, num_threads=1))
+        for text in texts
+    ]
     if any(one.shape[1] != columns + 1 for one in each):
         return None
     mean: Array = np.mean(each, axis=0)[:, :-1]

@@ -91,7 +91,7 @@ class LightGBMBase(CrossFitted):
     def __init__(self, n: int, task: Task = BINARY, *, n_jobs: int | None = None, size: BaseSize | None = None) -> None:
         self.size = BaseSize.for_rows(n) if size is None else size
         super().__init__(None, task, encoded=True, n_jobs=n_jobs)
-        self.name = "LGBMRegressor" if task.kind == "number" else "LGBMClassifier"
+        self.model_name = "LGBMRegressor" if task.kind == "number" else "LGBMClassifier"
         self.fits, self.deployed = FOLDS + self.size.one_model, 1 if self.size.one_model else FOLDS
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
@@ -120,14 +120,14 @@ class LightGBMBase(CrossFitted):
 
     def refitted(self, data: Any, trees: int) -> TreesModel:
         """One model of all rows with this many trees."""
-        with errors_of_base(self.name):
+        with errors_of_base(self.model_name):
             return self._model(self._train(data, trees), trees)
 
     def binned(self, inputs: Inputs, y: Array, weight: Array) -> Any:
         """All rows as LightGBM reads them."""
         import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
 
-        with errors_of_base(self.name):
+        with errors_of_base(self.model_name):
             return lightgbm.Dataset(inputs.numbers, y, weight=weight, params=self.parameters).construct()
 
     def learn_fold(self, data: Any, train: Any, test: Any) -> tuple[Any, Array]:
@@ -136,7 +136,7 @@ class LightGBMBase(CrossFitted):
 
         losses: dict[str, dict[str, list[float]]] = {}
         stop = lightgbm.early_stopping(PATIENCE, first_metric_only=True, verbose=False)
-        with errors_of_base(self.name):
+        with errors_of_base(self.model_name):
             booster = self._train(
                 data.subset(train),
                 self.size.most_trees,
@@ -155,7 +155,10 @@ class LightGBMBase(CrossFitted):
     def _model(self, booster: Any, trees: int) -> TreesModel:
         """The first trees of a booster, without the data it was trained on."""
         kind = TreesRegressor if self.task.kind == "number" else TreesClassifier
-        return kind(read_trees(booster.model_to_string(num_iteration=trees)), self.n_jobs)
+        text = booster.model_to_string(num_iteration=trees)
+        model = kind(read_trees(text), self.n_jobs)
+        model.learned = text
+        return model
 
     @property
     def parameters(self) -> dict[str, Any]:

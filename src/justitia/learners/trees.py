@@ -234,6 +234,9 @@ class TreesModel:
         Threads of a prediction: None is one, a negative number is one per core.
     """
 
+    #: LightGBM's own text where it learned them in this process, with the numbers of rows that SHAP values depend on.
+    learned: str | None = None
+
     def __init__(self, trees: Trees, n_jobs: int | None = -1) -> None:
         self.trees, self.n_jobs = trees, n_jobs
 

@@ -26,14 +26,16 @@ from justitia.rows.source import Block
 Array = NDArray[np.float64]
 #: Trees at most, and boosting steps without gain on the other fold after which it ends.
 TREES, PATIENCE = 150, 10
-#: Small trees, because most of what they are fitted to is the chance of the proxies; the same ones on every machine.
-PARAMETERS: dict[str, Any] = {
-    "n_estimators": TREES,
+#: Size of the trees. Small, because most of what they are fitted to is the chance of the proxies.
+SIZE: dict[str, Any] = {
     "num_leaves": 8,
     "min_child_samples": 50,
     "learning_rate": 0.1,
     "reg_lambda": 5.0,
     "colsample_bytree": 0.5,
+}
+#: The same trees on every machine.
+SAME: dict[str, Any] = {
     "verbosity": -1,
     "n_jobs": 1,
     "random_state": 0,
@@ -134,7 +136,7 @@ def _fit_trees(columns: NDArray[np.float32], target: Array, train: Any, test: An
     """A regressor of the target on some rows; it stops where it no longer helps on the others."""
     import lightgbm  # noqa: PLC0415 - imported when needed, as everywhere
 
-    return lightgbm.LGBMRegressor(**PARAMETERS).fit(
+    return lightgbm.LGBMRegressor(n_estimators=TREES, **SIZE, **SAME).fit(
         columns[train],
         target[train],
         eval_X=columns[test],

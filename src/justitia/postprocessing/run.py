@@ -266,6 +266,8 @@ class CorrectionRun(Run):
         n, total = self.source.n, self._moments_total()
         groups = [str(name) for name in self.vault.group_names]
         difference, noise = self._rows.feature_columns().differences(self._answer, total, self._moments_stddev)
+        if len(names) != difference.shape[1]:  # rows of more than one dimension
+            names = [f"x{j}" for j in range(difference.shape[1])]
         return association_table(difference, noise, self._counted, n, groups, names)
 
     def _check(self) -> None:
