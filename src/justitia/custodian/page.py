@@ -240,7 +240,7 @@ def _used(counts: Counter[Cost], one: Population) -> int:
 
 def _guess(counts: Counter[Cost], one: Population) -> str:
     """What the answers so far, and the whole budget, tell about one person at most."""
-    whole = Counter({GaussianCost(1 / gaussian_mu(one.epsilon, one.delta)): 1})
+    whole: Counter[Cost] = Counter({GaussianCost(1 / gaussian_mu(one.epsilon, one.delta)): 1})
     now, later = (math.ceil(1000 * best_guess(each, one.delta) - 1e-9) / 10 for each in (counts, whole))
     return (
         "Anyone who sees every answer guesses one person's group, of two that are equally likely, right at most "

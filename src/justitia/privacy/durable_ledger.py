@@ -642,8 +642,11 @@ class DurableLedger(PrivacyLedger):
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """The connection that is kept open, or one for this operation; the caller holds the lock."""
         kept = self._kept
-        own = kept is None or kept.in_use  # a refusal is worded while the entries are being read
-        with _connect(self.path, self.timeout) if own else kept.operation(self.path, self.timeout) as connection:
+        if kept is None or kept.in_use:  # in use: a refusal is worded while the entries are being read
+            opened = _connect(self.path, self.timeout)
+        else:
+            opened = kept.operation(self.path, self.timeout)
+        with opened as connection:
             yield connection
 
     def keep_open(self) -> None:
@@ -677,10 +680,12 @@ class DurableLedger(PrivacyLedger):
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read the entries that were added since the last time; entries are only ever added."""
-        version, kept = None, self._kept is not None and self._kept.holds(connection)
-        if kept:
+        version, kept = None, self._kept
+        if kept is not None and not kept.holds(connection):
+            kept = None
+        if kept is not None:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-            if version == self._kept.version:  # only this object has written since it was read
+            if version == kept.version:  # only this object has written since it was read
                 return
         header = _read_header(connection, self.path)
         if header.identity != self._identity:
@@ -693,8 +698,8 @@ class DurableLedger(PrivacyLedger):
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in _read_entries(connection, self.path, self._links):
             self._take(_to_release(entry, self.path), entry.run, own_link)
-        if kept:
-            self._kept.version = version
+        if kept is not None:
+            kept.version = version
 
 
 def _counted(number: int, what: str) -> str:

@@ -62,7 +62,14 @@ def monitor() -> None:
 )
 @options.delta
 @click.option("--window", type=int, help="Consecutive measurements that share epsilon; by default all planned ones.")
-@click.option("--notion", type=click.Choice(sorted(NOTIONS)), default="demographic_parity", show_default=True)
+@click.option(
+    "--notion",
+    type=click.Choice(sorted(NOTIONS)),
+    metavar="NAME",
+    default="demographic_parity",
+    show_default=True,
+    help="What is measured, such as equalized_odds.",
+)
 @click.option(
     "--false-alarms", type=float, default=0.05, show_default=True, help="Probability of any alert within the limit."
 )
