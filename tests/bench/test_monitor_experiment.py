@@ -22,8 +22,8 @@ def test_nights_that_are_not_tested_are_never_alerts() -> None:
             noise_seed=night,
         )
         at_least = found.test(LIMIT).at_least
-        assert at_least <= max(0.0, found.violation.estimate - 0.07)
-    assert SCREEN < 0.07
+        assert at_least <= max(0.0, found.violation.estimate - 0.06)
+    assert SCREEN < 0.06
 
 
 def test_true_gap_is_what_decisions_have_and_passes_the_limit_in_month_four() -> None:
