@@ -27,7 +27,7 @@ from justitia.monitor import MonitorSettings
 NIGHTS, MONTH, PEOPLE = 180, 30, 3000
 LIMIT, FALSE_ALARMS, EPSILON, WINDOW = 0.1, 0.05, 1.0, 30
 REPEATS = 200
-#: The lower bound of a night is about 0.088 below its estimate (a test has it above 0.07): a night whose estimate is
+#: The lower bound of a night is about 0.067 below its estimate (a test has it above 0.06): a night whose estimate is
 #: above the limit by less than this is no alert, and its bounds, which take most of the time, are not computed.
 SCREEN = 0.05
 DRIFT, AT_LIMIT = "drift in month four", "at the limit"

@@ -642,7 +642,7 @@ class DurableLedger(PrivacyLedger):
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """The connection that is kept open, or one for this operation; the caller holds the lock."""
         kept = self._kept
-        if kept is None or kept.in_use:  # a refusal is worded while the entries are being read
+        if kept is None or kept.in_use:  # in use: a refusal is worded while the entries are being read
             opened = _connect(self.path, self.timeout)
         else:
             opened = kept.operation(self.path, self.timeout)
@@ -680,8 +680,9 @@ class DurableLedger(PrivacyLedger):
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read the entries that were added since the last time; entries are only ever added."""
-        kept = self._kept if self._kept is not None and self._kept.holds(connection) else None
-        version = None
+        version, kept = None, self._kept
+        if kept is not None and not kept.holds(connection):
+            kept = None
         if kept is not None:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             if version == kept.version:  # only this object has written since it was read

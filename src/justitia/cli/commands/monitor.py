@@ -68,7 +68,7 @@ def monitor() -> None:
     metavar="NAME",
     default="demographic_parity",
     show_default=True,
-    help="Fairness notion whose violation is measured.",
+    help="What is measured, such as equalized_odds.",
 )
 @click.option(
     "--false-alarms", type=float, default=0.05, show_default=True, help="Probability of any alert within the limit."
