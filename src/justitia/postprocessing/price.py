@@ -12,14 +12,12 @@ ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import pandas as pd
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from justitia.postprocessing.run import CorrectionRun
 
 Array = NDArray[Any]
 #: Tolerances that are priced, of rates between 0 and 1; those that the uncorrected base meets are left out.
@@ -29,6 +27,42 @@ TOLERANCES = (
 )
 #: The same where one point is many problems: of levels of scores, of classes, or of a search; and of levels of numbers.
 FEW_TOLERANCES, FEWEST_TOLERANCES = (0.4, 0.2, 0.1, 0.05, 0.02, 0.0), (0.2, 0.05, 0.0)
+
+
+class PricedRun(Protocol):
+    """What the price list needs of a run that has been trained: its points, and how good and how alike they are."""
+
+    @property
+    def corrects(self) -> bool:
+        """Whether anything is corrected."""
+
+    @property
+    def listed_tolerance(self) -> float:
+        """The tolerance in force."""
+
+    def scores(self) -> Array:
+        """Corrected scores of the sample."""
+
+    def base_scores(self) -> Array:
+        """Uncorrected scores of the sample."""
+
+    def priced_tolerances(self) -> Sequence[float]:
+        """Tolerances of the list, the loosest first."""
+
+    def solved_at(self, tolerance: float, start: Array | None) -> tuple[Self, Array]:
+        """A run on the same answers with this tolerance, and its multipliers."""
+
+    def quality(self, scores: Array) -> dict[str, float]:
+        """How good scores are, by public targets."""
+
+    def estimated_violation(self, scores: Array) -> tuple[float, float]:
+        """By memberships and checks, and by memberships alone."""
+
+    def violation_stddev(self) -> float:
+        """Noise and sampling error of a violation."""
+
+    def distance_between(self, scores: Array, others: Array) -> float:
+        """How much decisions of the sample differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +82,7 @@ class PricedPoints:
     base: Array
 
     @classmethod
-    def from_run(cls, run: CorrectionRun) -> PricedPoints:
+    def from_run(cls, run: PricedRun) -> PricedPoints:
         """Solve every point of a run that has been trained."""
         empty = cls((), run.scores(), run.base_scores())
         rows = [empty.row(run, empty.base, math.nan, corrected=False)]
@@ -59,7 +93,7 @@ class PricedPoints:
                 rows.append(empty.row(point, point.scores(), tolerance, corrected=True))
         return cls(tuple(rows), empty.checked, empty.base)
 
-    def row(self, run: CorrectionRun, scores: Array, tolerance: float, *, corrected: bool) -> dict[str, Any]:
+    def row(self, run: PricedRun, scores: Array, tolerance: float, *, corrected: bool) -> dict[str, Any]:
         """One row of the list."""
         violation, unchecked = run.estimated_violation(scores)
         apart = run.distance_between(scores, self.checked)
@@ -74,7 +108,7 @@ class PricedPoints:
             "deployed": False,
         }
 
-    def table(self, run: CorrectionRun) -> pd.DataFrame:
+    def table(self, run: PricedRun) -> pd.DataFrame:
         """The list with the tolerance in force of this run."""
         deployed = self.row(run, run.scores(), run.listed_tolerance, corrected=run.corrects) | {"deployed": True}
         others = [one for one in self.rows[1:] if one["tolerance"] != deployed["tolerance"]]
