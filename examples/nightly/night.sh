@@ -34,8 +34,9 @@ deciding=$folder/model
 justitia predict "$deciding" "$work/people.csv" --key id --out "$work/decisions.csv"
 cut -d , -f 2- "$work/people.csv" | paste -d , "$work/decisions.csv" - > "$work/decided.csv"
 code=0
-justitia monitor add "$folder/monitor" "$work/decided.csv" --decision decision --sensitive group --groups a,b \
-  --when "$night" || code=$?
+# --target says which decisions there are, should all of tonight's be the same.
+justitia monitor add "$folder/monitor" "$work/decided.csv" --decision decision --target y --sensitive group \
+  --groups a,b --when "$night" || code=$?
 justitia monitor show "$folder/monitor" --out "$folder/monitor.html" --overwrite || [ "$code" -ne 0 ]
 [ "$code" -eq 0 ] || exit "$code"
 

@@ -220,7 +220,7 @@ class Monitor:
     * Each measurement is one :func:`~justitia.measure`, debited from a durable ledger before it is computed; alerts and
       files are made of its noisy result and of public columns, and hold no entry of the attribute.
     * About the same people, any ``window`` consecutive measurements cost at most epsilon, and all planned ones
-      :attr:`MonitorSettings.epsilon_total`; a further one is refused. About new people, each costs epsilon.
+      ``MonitorSettings.epsilon_total``; a further one is refused. About new people, each costs epsilon.
     * While the true violation is at or below the limit, any alert about it has at most the planned probability, where
       bounds of single measurements hold at their confidence (union bound over the planned measurements).
 

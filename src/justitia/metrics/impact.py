@@ -280,7 +280,7 @@ class Impact:
         return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject, unknown)
 
     def plot(self, ax: Any = None) -> Any:
-        """Impact ratios with bounds (matplotlib); an :class:`~justitia.metrics.displays.ImpactDisplay`."""
+        """Impact ratios with bounds (matplotlib); an ``metrics.displays.ImpactDisplay``."""
         displays = import_module("justitia.metrics.displays")  # it imports this module
         return displays.ImpactDisplay(self).plot(ax=ax)
 

@@ -463,7 +463,7 @@ class Measurement:
         }
 
     def plot(self, ax: Any = None, *, rate: str | None = None) -> Any:
-        """Rates of each group with their bounds (matplotlib); a :class:`~justitia.metrics.displays.MeasurementDisplay`.
+        """Rates of each group with their bounds (matplotlib); a ``metrics.displays.MeasurementDisplay``.
 
         Parameters
         ----------

@@ -8,7 +8,7 @@
    membership estimate, weighted by its known noise, goes into the constraint, and the multipliers are solved for again.
 
 A target says what its rows are, how multipliers are found and what follows from them:
-:mod:`justitia.postprocessing.solver` for classes and :mod:`justitia.postprocessing.regression` for a number.
+``postprocessing/solver.py`` for classes and ``postprocessing/regression.py`` for a number.
 """
 
 from __future__ import annotations
