@@ -155,7 +155,7 @@ def test_average_over_a_proxy_is_that_over_its_law_given_the_features() -> None:
     sample = Block(0, X, random.integers(0, 2, n).astype(np.float32), np.ones(n, np.float32), score, proxy=proxy)
     rows = PublicRows.fit(base_scores, sample)
     weights = np.zeros((3, rows.width))
-    weights[2, rows.constants()] = -40.0  # everybody has given the attribute
+    weights[2, rows.constants()] = -40.0  # no attribute is missing
     half = rows.width // 2
     weights[0, [half - 1, rows.width - 1]] = 8.0  # the proxy
     weights[0, [1, half + 1]] = 3.0  # the first feature
