@@ -324,11 +324,13 @@ def fit_on_lists(model: Any, people: People) -> None:
 
 def fitted_facts(model: Any, people: People) -> dict[str, Any]:
     """Everything that leaves ``fit``, in a form that compares with ``==``."""
+    found = getattr(model, "feature_association_", None)
     return {
         "weights": _weights(model),
         "scores": model.decision_function(people.X).tolist(),
         "history": model.history_.to_csv(),
         "price": model.price_.to_csv() if hasattr(model, "price_") else None,
+        "association": None if found is None else found.to_csv(),
         "multipliers": model.dual_.to_csv(),
         "certificate": model.certificate_.to_json(),
         "plan": repr(model.plan_),
