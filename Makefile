@@ -81,6 +81,8 @@ bench: setup           ## speed, memory and start as ratios: results/{bench,mome
 	$(BIN)/python -m bench.performance.moments
 	$(BIN)/python -m bench.performance.scale --rows $(MILLIONS)
 	$(BIN)/python -m bench.performance.start
+	$(BIN)/python -m bench.performance.pages scale
+	$(BIN)/python -m bench.performance.billion
 
 bench-simulated: setup ## rows that are made inside the passes and stored nowhere: results/simulated.json; MILLIONS=20 is quicker
 	$(BIN)/python -m bench.performance.simulated --rows $(if $(filter command%,$(origin MILLIONS)),$(MILLIONS),200)
@@ -89,6 +91,7 @@ bench-simulated: setup ## rows that are made inside the passes and stored nowher
 bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
 	$(BIN)/python -m bench.performance.custodian
 	$(BIN)/python -m bench.performance.two_users --income
+	$(BIN)/python -m bench.performance.pages custodian
 
 SAMPLE ?= 30
 SEED ?= 0

@@ -173,9 +173,9 @@ def test_files_of_tests_that_a_page_names_exist_and_hold_the_tests_named_with_th
 # --- sentences that two places share
 
 
-def test_what_certificates_do_not_cover_is_what_the_privacy_page_explains() -> None:
-    text = (ROOT / "docs/privacy.md").read_text(encoding="utf-8")
-    section = text.partition("### 1.2 Not covered\n")[2].partition("\n## ")[0]
+def test_what_certificates_do_not_cover_is_what_the_page_of_the_guarantee_explains() -> None:
+    text = (ROOT / "docs/guarantee.md").read_text(encoding="utf-8")
+    section = text.partition("## What is not promised\n")[2].partition("\n## ")[0]
     explained = [" ".join(words.split()) for words in re.findall(r"^\* \*(.+?)\*", section, re.MULTILINE | re.DOTALL)]
     assert explained == [*NOT_COVERED, SEVERAL_ROWS]
 

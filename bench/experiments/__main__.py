@@ -66,9 +66,8 @@ PAGES = tuple(
         "printed-engine",
         "measure",
         "stress",
-        "numbers",
         "proxies",
-        "monitoring",
+        "reports",
     )
 )
 

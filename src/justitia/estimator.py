@@ -85,7 +85,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         By default "post-processing", which corrects the decisions of ``base`` by the dual in closed form
         (``docs/plugin.md``), and "moments" where ``module`` is given, which trains a network on a handful of noised
         sums (``docs/moments.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm as
-        published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
+        published, whose guarantee is not established (see ``docs/proofs.md``). All but the first need the extra
         ``networks``.
     base : classifier, callable or str, optional
         The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
@@ -123,7 +123,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     missing : {"allowed", "none"}
         "none" states publicly that every row has one of the listed groups. The noise then has 3/4 of the variance with
         two groups, and 8/9 with three; an entry that is missing or not listed counts as the first group, without notice
-        (``docs/privacy.md``, section 1.3).
+        (``docs/proofs.md``, section 1.2).
     noise_seed : int, optional
         Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised. The
         seed is not printed, and neither a file nor a pickle of the fitted model holds it.
@@ -277,7 +277,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             How often a row counts, in the loss and in every group mean; public.
         person : array-like (n,), optional
             Public ids that say which rows are one person's. The promise is then about a person with all their rows;
-            without ids it is about one row (``docs/privacy.md``, section 1.1).
+            without ids it is about one row (``docs/proofs.md``, section 1.1).
         strata : array-like (n,) or str, optional
             Public strata of the rows, or the column of X that holds them, for "conditional_demographic_parity". New
             rows are corrected by X alone, so X should tell the stratum.

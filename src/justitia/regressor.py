@@ -85,7 +85,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
     missing : {"allowed", "none"}
         "none" states publicly that every row has one of the listed groups. The noise then has 3/4 of the variance with
         two groups, and 8/9 with three; an entry that is missing or not listed counts as the first group, without notice
-        (``docs/privacy.md``, section 1.3).
+        (``docs/proofs.md``, section 1.2).
     noise_seed : int, optional
         Makes the noise reproducible for tables; the certificate then begins with saying that nothing is promised.
     progress : bool, optional

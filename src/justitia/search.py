@@ -118,7 +118,7 @@ def private_search(
     Guarantee
     ---------
     * With a given list of groups and without a ``noise_seed``, the result is (epsilon, delta)-differentially private in
-      the attribute of any one row or, with ``person``, of any one person (``docs/privacy.md``, 2.8).
+      the attribute of any one row or, with ``person``, of any one person (``docs/proofs.md``, 2.8).
     * The ledger is debited once, with the price of the whole search, before the first trial.
     * A score is a function of public rows and of the noised answers that its trial has paid for. It reads no attribute,
       so it has no sensitivity of its own, whatever the target: the proof takes any order of a trial's outcomes.

@@ -1,4 +1,4 @@
-"""Where the printed proofs stop: one small counter-example for each section of docs/privacy.md, and its repair."""
+"""Where the printed proofs stop: one small counter-example for each section of docs/proofs.md, and its repair."""
 
 import math
 from collections.abc import Sequence

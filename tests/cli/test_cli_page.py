@@ -81,7 +81,7 @@ def all_options(command: click.Command) -> set[str]:
     return own.union(*(all_options(one) for one in below), {"--help"})
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/ledger.md", "docs/report.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/budgets.md", "docs/reports.md"])
 def test_options_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = {word for code in re.findall(r"`([^`\n]*)`", text) for word in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)}
@@ -89,7 +89,7 @@ def test_options_that_a_page_names_exist(page: str) -> None:
 
 
 def test_commands_that_take_a_ledger_are_those_that_the_page_names() -> None:
-    (named,) = re.findall(r"about the attribute with noise \(([^)]*)\)\s+takes\s+`--ledger`", PAGE)
+    (named,) = re.findall(r"queries the attribute with noise \(([^)]*)\)\s+takes\s+`--ledger`", PAGE)
     assert set(re.findall(r"`(\w+)`", named)) == {name for name, one in loaded(cli).items() if _takes_ledger(one)}
 
 

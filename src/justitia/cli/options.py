@@ -137,7 +137,7 @@ formats = together(
 attribute = together(
     click.option("--sensitive", multiple=True, metavar="COLUMN", help="Sensitive column; several are crossed."),
     click.option(
-        "--sensitive-file", type=FILE, help="File that holds it, or folder of Parquet files, if it is not in DATA."
+        "--sensitive-file", type=FILE, help="File, or folder of Parquet files, with that column, if it is not in DATA."
     ),
     click.option("--key", metavar="COLUMN", help="Column that joins the two files."),
     click.option(
@@ -148,7 +148,7 @@ attribute = together(
     ),
     click.option("--bins", multiple=True, metavar="COLUMN=25,60", help="Public cut points of a numeric column."),
     click.option("--missing", metavar="TEXT", help="A text that means 'not given', besides an empty one."),
-    click.option("--person", metavar="COLUMN", help="Public ids in DATA, where people have several rows."),
+    click.option("--person", metavar="COLUMN", help="Public ids in DATA, where individuals have several rows."),
     reading,
 )
 custodian = together(
@@ -159,7 +159,7 @@ custodian = together(
     click.option(
         "--custodian-certificate", type=FILE, help="PEM file with the client certificate and key it requires."
     ),
-    click.option("--receipts", type=FILE, help="File that keeps its receipts, to notice a ledger that was put back."),
+    click.option("--receipts", type=FILE, help="File that keeps its receipts, to detect an old copy of its ledger."),
 )
 target = together(
     click.option("--target", metavar="COLUMN", help="Column to predict: two values, up to 20 classes, or numbers."),
@@ -171,7 +171,7 @@ task = click.option(
     metavar="NAME",
     default=TASKS[0],
     show_default=True,
-    help="What the target is: classes or number; auto sees it from the values.",
+    help="What the target is: classes or number; auto decides by its values.",
 )
 #: Which columns are features and how they are read; ``FeatureColumns.from_options`` takes these.
 columns = together(
@@ -184,7 +184,7 @@ proxy = click.option(
     "--proxy",
     multiple=True,
     metavar="COLUMN",
-    help="Public column that says something about the group; it is no feature, and not needed later. Repeatable.",
+    help="Public column that estimates the group; it is no feature, and not needed later. Repeatable.",
 )
 notion = click.option(
     "--notion",
@@ -199,7 +199,7 @@ goal = together(
         "--ratio", type=float, help="Smallest rate of a group as a share of the largest, instead of a tolerance."
     ),
     click.option(
-        "--quota", multiple=True, metavar="SHARE", help="Share of rows with the positive answer; CLASS=SHARE of others."
+        "--quota", multiple=True, metavar="SHARE", help="Share of positive decisions; CLASS=SHARE of other classes."
     ),
     click.option("--stratum", metavar="COLUMN", help="Public column; groups are compared within each of its values."),
     click.option(
@@ -219,20 +219,20 @@ limits = together(
         "--limit",
         type=click.FloatRange(min=0),
         metavar="FLOAT",
-        help="Policy limit: the gap between two groups that the model has to be shown to stay below.",
+        help="Policy limit: evaluate must show that the gap between two groups is below it.",
     ),
     click.option(
         "--limit-ratio",
         type=click.FloatRange(min=0, max=1),
         metavar="FLOAT",
-        help="Policy limit: the smallest impact ratio that has to be shown, such as 0.8.",
+        help="Policy limit: the smallest impact ratio that evaluate must show, such as 0.8.",
     ),
     click.option(
         "--favourable",
         "--favorable",
         "favorable",
         metavar="VALUE",
-        help="The target's value that people want; by default the positive one. Impact ratios are about it.",
+        help="The favourable value of the target; by default the positive one. Impact ratios are about its rate.",
     ),
 )
 delta = click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the guarantee; below 1/rows.")
@@ -241,7 +241,7 @@ reference = click.option(
 )
 #: ``LedgerOptions.from_options`` takes these.
 ledger = together(
-    click.option("--ledger", type=FILE, help="File of a budget that outlives this command; see 'justitia budget'."),
+    click.option("--ledger", type=FILE, help="File with one budget for several commands; see 'justitia budget'."),
     click.option("--ledger-name", metavar="NAME", help="Public name of the dataset; checked, or given to a new file."),
     click.option("--ledger-epsilon", type=float, help="Total budget of a ledger that does not exist yet."),
 )
@@ -256,7 +256,7 @@ tolerance = click.option(
     "tolerances",
     type=float,
     multiple=True,
-    help="Largest difference between two groups that is allowed; once, or once for each --notion.",
+    help="Largest allowed difference between two groups; once, or once for each --notion.",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace the output of an earlier run.")
 
@@ -310,11 +310,15 @@ base = together(
         "base_columns",
         multiple=True,
         metavar="COLUMN",
-        help="Probability of the positive answer, or number, by a model of yours: a column of DATA, public like every "
-        "feature. CLASS=COLUMN, for each of several classes.",
+        help="Column of DATA with your own model's probability or predicted number, public like every feature. "
+        "CLASS=COLUMN for each of several classes.",
     ),
     click.option(
-        "--threshold", type=float, default=0.5, show_default=True, help="Decide for the positive answer above it."
+        "--threshold",
+        type=float,
+        default=0.5,
+        show_default=True,
+        help="Probability above which the decision is positive.",
     ),
     click.option(
         "--randomize",
@@ -322,7 +326,7 @@ base = together(
         default=0.0,
         show_default=True,
         metavar="WIDTH",
-        help="Width of a band around the threshold in which decisions follow a public coin; 0 is none.",
+        help="Width of a band around the threshold with random decisions; 0 is none.",
     ),
 )
 no_missing = click.option(

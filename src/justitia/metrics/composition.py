@@ -49,7 +49,7 @@ def joint_statement(
     Notes
     -----
     Without a shared ledger nothing bounds what may follow: where costs were added, the sum holds for releases that were
-    fixed before the first of them (``docs/privacy.md``, section 2.6).
+    fixed before the first of them (``docs/proofs.md``, section 2.6).
     """
     listed = [own, *after, *itertools.chain.from_iterable(apart)]
     totals = [composed_cost([own, *after]), *(composed_cost(one) for one in apart)]

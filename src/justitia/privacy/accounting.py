@@ -75,7 +75,7 @@ class SelectionCost:
 
     .. math:: \delta(\varepsilon + (1+\eta) t) \le m \, \delta_Q(\varepsilon).
 
-    ``docs/privacy.md``, section 2.8, has the proof; bounds of this form are due to Koskela, Redberg and Wang (2024).
+    ``docs/proofs.md``, section 2.8, has the proof; bounds of this form are due to Koskela, Redberg and Wang (2024).
     :mod:`justitia.privacy.selection` draws K and calibrates the noise of the trials.
 
     Parameters

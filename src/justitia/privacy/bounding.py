@@ -1,6 +1,6 @@
 """Clipping of rows to a norm, and the sensitivity of their sums with all rounding included.
 
-The proof is in ``docs/privacy.md``, sections 2.1 and 2.7.
+The proof is in ``docs/proofs.md``, sections 2.1 and 2.7.
 """
 
 from __future__ import annotations

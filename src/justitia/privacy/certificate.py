@@ -21,9 +21,9 @@ ADJACENCY = {
     "row": f"two datasets that differ in the attribute of one row {_PUBLIC}",
     "person": f"two datasets that differ in the attribute of one person, in all their rows {_PUBLIC}",
 }
-#: The same where missing="none": docs/privacy.md, section 1.3.
+#: The same where missing="none": docs/proofs.md, section 1.2.
 ADJACENCY_WITHOUT_MISSING = {unit: text.replace(_PUBLIC, _KNOWN) for unit, text in ADJACENCY.items()}
-#: Section 1.2 of docs/privacy.md explains these, word for word, and those below.
+#: docs/guarantee.md explains these, word for word, and those below.
 NOT_COVERED = (
     "what features and labels tell about the attribute",
     "attributes that change together",
@@ -31,7 +31,7 @@ NOT_COVERED = (
     "choices made by looking at runs outside this ledger",
     "exact numbers by group that others compute",
 )
-#: Said where rows are not grouped by person: docs/privacy.md, section 1.1.
+#: Said where rows are not grouped by person: docs/proofs.md, section 1.1.
 SEVERAL_ROWS = "several rows of one person taken together (person= changes that)"
 #: Source of a list of groups that was not given.
 INFERRED = "read off the data, the list is not protected"
@@ -44,7 +44,7 @@ class Certificate:
     """Privacy guarantee of one run, and what it is based on.
 
     ``epsilon`` is what is guaranteed: what was spent if all of it was fixed in advance, otherwise the budget of the
-    ledger (``docs/privacy.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound.
+    ledger (``docs/proofs.md``, section 2.6). ``spent_epsilon`` is what the ledger recorded, an upper bound.
     ``reproduction`` is true where the noise was seeded, so that nothing is promised. ``claim`` is, for mechanisms whose
     published analysis does not establish the guarantee, what that analysis says; ``tolerance`` is the difference
     between two groups that training allowed, given or not; ``remarks`` are sentences about the training run, made from
@@ -181,7 +181,7 @@ def guarantee_statement(
         private += f" That is the ledger's budget, of which {rounded_up(spent)} is spent"
         if gaussian:
             private += ": where runs follow one another, only the budget is promised."
-        else:  # docs/privacy.md, 2.6: adaptive plans are covered for Gaussian releases
+        else:  # docs/proofs.md, 2.6: adaptive plans are covered for Gaussian releases
             private += "; not all releases are Gaussian, so it holds if every run was fixed before the first."
     later = subject[:1].lower() + subject[1:]
     if reproduction:

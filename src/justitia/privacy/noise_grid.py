@@ -19,7 +19,7 @@ from justitia.privacy.arrays import Array, quietly
 
 #: The standard deviation of noise is between 2^32 and 2^33 steps.
 STEPS_PER_STD = 32
-#: Total variation distance between one drawn N and its law, at most; see docs/privacy.md, 2.7.
+#: Total variation distance between one drawn N and its law, at most; see docs/proofs.md, 2.7.
 SAMPLER_TV = 2.0**-150
 
 #: No step is smaller than this power of two: a sum may then be divided by it, and underflow is far below it.

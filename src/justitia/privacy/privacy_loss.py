@@ -85,7 +85,7 @@ def selection_losses(mu: float, mean: float, shift: float, start: float, step: f
     Under P the loss is ``shift`` plus the loss of a trial, ``mean`` times as often, cut at ``start``; below -start it
     is the mirror image, with the masses that Q has above it. Of all symmetric pairs whose profile is at most
     ``mean * delta_trial(epsilon - shift)`` this one has the largest profile: it is that curve, continued from ``start``
-    to 0 by its tangent (``docs/privacy.md``, 2.8).
+    to 0 by its tangent (``docs/proofs.md``, 2.8).
     """
     centre = shift + mu**2 / 2  # of the loss under P: centre + mu z with z normal
     last = max(-float(special.ndtri(tail / mean)), (start - centre) / mu + 1.0)

@@ -4,7 +4,7 @@ Letters: n rows, G groups, K events (the index set of the paper is the pairs of 
 
 .. math:: J(\theta) + \sum_{a,k} \lambda_{a,k} (\mu(D_{G_{a,k}}) - \mu(D_{P_k}))
 
-with signed multipliers, so that no sign of a violation has to be known exactly (see ``docs/privacy.md``).
+with signed multipliers, so that no sign of a violation has to be known exactly (see ``docs/proofs.md``).
 """
 
 from __future__ import annotations

@@ -45,20 +45,20 @@ def monitor() -> None:
 @monitor.command("create", example=CREATE)
 @click.argument("folder", type=options.FILE)
 @click.option("--name", default="model", show_default=True, help="Public name of the model.")
-@click.option("--limit", type=float, required=True, help="Alerts are about violations above it.")
+@click.option("--limit", type=float, required=True, help="Alert if the violation is above it.")
 @click.option("--planned", type=int, required=True, help="Number of measurements.")
 @click.option(
     "--people",
     type=click.Choice(PEOPLE),
     required=True,
-    help="Whether each measurement is about new people, or all may be about the same.",
+    help="Whether each measurement is about new individuals, or all may be about the same.",
 )
 @click.option(
     "--epsilon",
     type=float,
     default=1.0,
     show_default=True,
-    help="Budget of one measurement about new people; of a window about the same people.",
+    help="Budget of one measurement of new individuals, or of a window of the same individuals.",
 )
 @options.delta
 @click.option("--window", type=int, help="Consecutive measurements that share epsilon; by default all planned ones.")

@@ -40,7 +40,7 @@ $ justitia report model --title Loans --positive-means 'loan granted' \\
 @click.option(
     "--about",
     type=options.FILE,
-    help="TOML with owner, purpose, version, ... and what an approval states; docs/report.md lists the fields.",
+    help="TOML with owner, purpose, version, ... and what an approval states; docs/reports.md lists the fields.",
 )
 @options.limits
 @click.option(

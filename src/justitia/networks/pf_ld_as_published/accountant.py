@@ -3,7 +3,7 @@ r"""The paper's own accountant for the ``pf-ld-as-published`` engine: Rényi div
 This is what the paper *claims* (section "Privacy Analysis", Theorems 4 and 5, Lemmas 1 and 2). It does not
 establish the guarantee for the published algorithm: the noise is not scaled to the loss gradient of the same batch,
 so the batch can be recognised and sampling hides nothing; and the curve is the one for adding or removing a
-row, while our neighbours substitute an attribute. ``docs/privacy.md`` shows both;
+row, while our neighbours substitute an attribute. ``docs/proofs.md`` shows both;
 `epsilon_without_amplification` gives what remains.
 """
 

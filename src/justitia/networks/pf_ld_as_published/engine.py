@@ -26,7 +26,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
     """PF-LD as published (Equations 10 and 13 with the sensitivities of Theorems 1 and 2); without noise it is F-LD.
 
     The attribute is revealed to this engine, because its noise scale, its signs and its denominators are functions of
-    the exact attribute; ``docs/privacy.md`` shows what that means for the published guarantee.
+    the exact attribute; ``docs/proofs.md`` shows what that means for the published guarantee.
     """
 
     plan: PFLDAsPublishedPlan
