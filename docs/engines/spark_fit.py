@@ -1,4 +1,4 @@
-"""A fit on a data frame of Spark; two threads here, your cluster in earnest."""
+"""Fit, predict and measure on a Spark data frame, here with two local threads."""
 
 import os
 import sys
@@ -10,16 +10,16 @@ from justitia.datasets import make_synthetic
 
 
 def main() -> None:
-    """Fit, decide and measure where the rows are."""
+    """Fit, predict and measure where the rows are."""
     data = make_synthetic(3000, random_state=0)
     table = data.X.assign(y=data.y, group=data.sensitive)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     spark = SparkSession.builder.master("local[2]").config(map=local).getOrCreate()
-    people = spark.createDataFrame(table)  # spark.read.parquet("s3://...") in earnest
+    rows = spark.createDataFrame(table)  # with your data: spark.read.parquet("s3://...")
     model = LagrangianDualClassifier(epsilon=1.0, groups=data.groups, random_state=0)
-    model.fit(people, "y", sensitive_features="group")
-    decided = model.predict(people)  # the data frame with a column "prediction"
+    model.fit(rows, "y", sensitive_features="group")
+    decided = model.predict(rows)  # the data frame with a column "prediction"
     found = measure("y", "prediction", sensitive_features="group", groups=data.groups, data=decided)
     assert found.people == 3000
 
