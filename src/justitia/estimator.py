@@ -44,10 +44,10 @@ from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier
 from justitia.tasks import Task
 from justitia.training.checkpoint import RunFolder
+from justitia.training.diagnostics import decided
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Method, Trained
 from justitia.training.plan import Plan
-from justitia.training.public_scores import decided
 from justitia.training.same_rows import rows_digest
 from justitia.training.session import Session, Settings, open_session
 

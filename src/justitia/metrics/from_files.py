@@ -14,7 +14,7 @@ from justitia.rows.file_data import check_frame
 from justitia.rows.files import Columns
 from justitia.rows.frames import FrameRows
 from justitia.rows.parquet import RowFiles
-from justitia.training.progress import pass_bar
+from justitia.training.method import pass_bar
 
 Labels = NDArray[np.object_]
 

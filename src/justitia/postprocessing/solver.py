@@ -65,13 +65,13 @@ from justitia.training.diagnostics import (
     budget_diagnostics,
     cell_diagnostics,
     constant_accuracy,
+    decided,
     missing_diagnostics,
     size_diagnostics,
     weighted_accuracy,
 )
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, Rows
-from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Violations differ if they do by more than this and by so many standard deviations of the known noise.
