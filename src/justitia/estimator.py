@@ -7,6 +7,7 @@ import math
 import numbers
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -303,7 +304,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, strata=strata, proxy=proxy, ledger=ledger, folder=folder),
+            partial(self._open, **data, person=person, strata=strata, proxy=proxy, ledger=ledger),
             ledger=ledger,
             checkpoint=checkpoint,
         )
@@ -456,8 +457,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         if costs is not None:  # costs of a wrong decision beyond those of the right one
             first, second = costs[0, 1] - costs[0, 0], costs[1, 0] - costs[1, 1]
             return float(first / (first + second))
+        if self.class_weight is None:
+            return float(self.threshold)
         by_class = read_costs(self.class_weight, self.classes_, target)
-        return float(self.threshold if by_class is None else by_class[0] / by_class.sum())
+        return float(by_class[0] / by_class.sum())
 
     def _method(self, table: Any, problem: Problem, plan: Plan, seed: int) -> Method:
         """What is trained: a base model with a correction, or a network."""
@@ -651,9 +654,9 @@ def read_cost_matrix(costs: Any, task: Task) -> NDArray[np.float64]:
 
 def class_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
     """(K, K): costs of errors by true class; None if ``class_weight`` is None."""
-    by_class = read_costs(class_weight, classes, target)
-    if by_class is None:
+    if class_weight is None:
         return None
+    by_class = read_costs(class_weight, classes, target)
     matrix: NDArray[np.float64] = (1 - np.eye(len(classes))) * (by_class / by_class.max())[:, None]
     return matrix
 

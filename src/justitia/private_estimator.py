@@ -37,7 +37,7 @@ from justitia.rows.file_data import FileData
 from justitia.rows.files import FileRows, Scan, Weights, stride
 from justitia.rows.frames import FrameRows
 from justitia.tabular import TabularEstimator, unchanged_on_error
-from justitia.training.checkpoint import RunFolder, open_folder
+from justitia.training.checkpoint import open_folder
 from justitia.training.history import history_table
 from justitia.training.method import Trained, pass_bar
 from justitia.training.same_rows import FITS
@@ -56,7 +56,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
 
     def _train(
         self,
-        opened: Callable[[RunFolder | None], Session],
+        opened: Callable[..., Session],
         *,
         ledger: PrivacyLedger | None,
         checkpoint: Path | str | None,
@@ -66,12 +66,12 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         Parameters
         ----------
         opened : callable
-            From the folder of a checkpoint to a session.
+            From ``folder``, that of a checkpoint or None, to a session.
         """
         with (
             unchanged_on_error(self),
             open_folder(checkpoint) as folder,
-            closing(opened(folder)) as session,
+            closing(opened(folder=folder)) as session,
         ):
             session.warn(stacklevel=5)
             trained = session.train()

@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -212,7 +213,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, ledger=ledger, folder=folder),
+            partial(self._open, **data, person=person, ledger=ledger),
             ledger=ledger,
             checkpoint=checkpoint,
         )

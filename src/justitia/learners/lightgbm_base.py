@@ -94,6 +94,23 @@ class LightGBMBase(CrossFitted):
         super().__init__(None, task, encoded=True, n_jobs=n_jobs)
         self.model_name = "LGBMRegressor" if task.kind == "number" else "LGBMClassifier"
         self.fits, self.deployed = FOLDS + self.size.one_model, 1 if self.size.one_model else FOLDS
+        objective, metric = OBJECTIVES[task.kind]
+        classes = {"num_class": task.n_classes} if task.kind == "classes" else {}
+        #: Of LightGBM, with which it gives the same answer on every machine.
+        self.parameters: dict[str, Any] = classes | {
+            "objective": objective,
+            "metric": metric,
+            "learning_rate": self.size.learning_rate,
+            "num_leaves": self.size.leaves,
+            "min_data_in_leaf": 20,
+            "feature_fraction": COLUMN_SHARE,
+            "lambda_l2": LEAF_PENALTY,
+            "seed": 0,
+            "num_threads": 1,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold predictions, by the same number of trees in every fold."""
@@ -163,26 +180,6 @@ class LightGBMBase(CrossFitted):
         model = kind(read_trees(text), self.n_jobs)
         model.learned = text
         return model
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters of LightGBM, with which it gives the same answer on every machine."""
-        objective, metric = OBJECTIVES[self.task.kind]
-        classes = {"num_class": self.task.n_classes} if self.task.kind == "classes" else {}
-        return classes | {
-            "objective": objective,
-            "metric": metric,
-            "learning_rate": self.size.learning_rate,
-            "num_leaves": self.size.leaves,
-            "min_data_in_leaf": 20,
-            "feature_fraction": COLUMN_SHARE,
-            "lambda_l2": LEAF_PENALTY,
-            "seed": 0,
-            "num_threads": 1,
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
 
 
 def default_base(n: int, task: Task = BINARY, *, n_jobs: int | None = None) -> LightGBMBase:

@@ -285,9 +285,10 @@ class PublicRows:
         rest += [] if self.proxy is None else [self.proxy(block)]
         features = flat if self.axes is None else aligned_product(block.first, self._standardised(flat), self.axes)
         width = 1 + features.shape[1]
-        base = np.empty((len(block), width + sum(one.shape[1] for one in rest)), dtype=np.float32)
+        more = hidden.shape[1] + scores.shape[1] + (0 if self.proxy is None else self.proxy.width)
+        base = np.empty((len(flat), width + more), dtype=np.float32)
         np.concatenate(rest, axis=1, out=base[:, width:], casting="same_kind")
-        for at in range(0, len(block), ALIGNED):  # so few that they stay in the processor's cache
+        for at in range(0, len(flat), ALIGNED):  # so few that they stay in the processor's cache
             rows = slice(at, at + ALIGNED)
             some = self._standardised(features[rows]) if self.axes is None else features[rows]
             base[rows, 0] = self.layout.constant

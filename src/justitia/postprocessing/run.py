@@ -184,6 +184,8 @@ class CorrectionRun(Run):
         self._few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
         self._queries, self._follows, self._lost = True, False, 0  # a run of a curve follows and makes no queries
         self._rows: Any = None  # row function of the moments
+        #: (width,): columns of the moments that memberships leave out where noise may explain their sums.
+        self._optional: NDArray[np.bool_] | None = None
         self._n_rates = 0  # K
         self._answer: Array | None = None  # (G, width), noised: the moments
         self._total: Array | None = None  # (width,), public: the same sums over all rows
@@ -244,8 +246,8 @@ class CorrectionRun(Run):
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
-        constants, optional = self._rows.constants(), self._optional_columns()
-        ridge = ridges(answer, total, sample, constants, n, self._moments_stddev, self.plan.ridge, optional)
+        found = answer, total, sample, self._rows.constants()
+        ridge = ridges(*found, n, self._moments_stddev, self.plan.ridge, self._optional)
         bits, silent = product_bits(n), self.vault.missing != "none"
         sums = np.concatenate([answer, (total - answer.sum(0))[None]]) if silent else answer
 
@@ -324,10 +326,6 @@ class CorrectionRun(Run):
         return self.tolerance
 
     # -- what a target says -------------------------------------------------------------------------------------
-
-    def _optional_columns(self) -> NDArray[np.bool_] | None:
-        """(width,): columns of the moments that memberships leave out where noise may explain their sums."""
-        return None
 
     @abstractmethod
     def _count(self, answer: Array, total: Array) -> Array:

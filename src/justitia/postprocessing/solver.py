@@ -241,6 +241,8 @@ class PostProcessingRun(CorrectionRun):
         many = self._moments_stddev**2 * columns * (labels / 2) <= FEW * source.n
         layout = Layout.for_noise(self._moments_stddev, source.n, blocks=many)
         self._rows = PublicRows.fit(base_scores, sample, blocks=many, labels=labels, layout=layout)
+        if problem.proxy is not None:  # useless ones would only make memberships noisy
+            self._optional = self._rows.proxies()
         self._constraints: Constraints | None = None
         self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
@@ -305,7 +307,7 @@ class PostProcessingRun(CorrectionRun):
         """Take the memberships with these weights as p(a | x, y) from now on."""
         known = Memberships(self._rows, weights, self._groups)
         # Not where the noised sums do not show that proxies say something.
-        if self._rows.proxy is not None and weights[:, self._rows.proxies()].any():
+        if self._optional is not None and weights[:, self._optional].any():
             all_rows = self.source.n == len(self.problem)
             self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
         else:
@@ -316,11 +318,6 @@ class PostProcessingRun(CorrectionRun):
         own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
-
-    def _optional_columns(self) -> NDArray[np.bool_]:
-        """(width,): the proxies, since useless ones would only make memberships noisy."""
-        found: NDArray[np.bool_] = self._rows.proxies()
-        return found
 
     def _joint(self, q: Array) -> Array:
         """(S Y, n, G): p(a, y | x) of the sample; rows of a stratum have its labels only."""
