@@ -193,7 +193,8 @@ class FairnessNotion(ABC):
                 f"expected a notion whose h_exact depends on a score through its sign, got {type(self).__name__}; "
                 "use engine 'moments'."
             )
-        return values[0]
+        by_label: NDArray[np.float64] = values[0]
+        return by_label
 
 
 def _by_class(classes: Sequence[object], *, of_label: bool) -> RateTable:

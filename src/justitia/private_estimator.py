@@ -32,8 +32,7 @@ from justitia.privacy.groups import MISSING
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
-from justitia.rows.engines import open_frame
-from justitia.rows.file_data import FileData
+from justitia.rows.file_data import FileData, open_frame
 from justitia.rows.files import FileRows, Scan, Weights, stride
 from justitia.rows.frames import FrameRows
 from justitia.tabular import TabularEstimator, unchanged_on_error

@@ -32,8 +32,7 @@ from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
 from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
-from justitia.rows.engines import is_frame
-from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.file_data import FileData, is_frame, is_stored
 from justitia.rows.files import PublicRange, frames
 from justitia.rows.source import MemoryRows
 from justitia.tasks import NUMBER

@@ -55,7 +55,7 @@ def base_scores(block: Block) -> tuple[Array, Array]:
     if block.score is None:
         raise ValueError("expected rows with scores of a base model, got none; call score first.")
     score = block.score.astype(np.float32)
-    return (2 * score - 1).reshape(len(block), -1), logit(score)
+    return (2 * score - 1).reshape(len(score), -1), logit(score)
 
 
 def label_codes(labels: int) -> Array:
