@@ -213,7 +213,8 @@ def _pairs(block: str) -> dict[str, str]:
 
 
 def _tree(block: str) -> Tree:
-    parts, arrays = _pairs(block), {}
+    parts = _pairs(block)
+    arrays: dict[str, Any] = {}
     if parts.get("is_linear", "0") != "0":
         raise ValueError(DAMAGED)
     single = int(parts["num_leaves"]) <= 1  # a tree of one leaf may leave out its nodes

@@ -160,7 +160,7 @@ class CheckResult:
 def best_iterate(
     checks: Sequence[CheckResult],
     tolerance: float | Array,
-    excess: Callable[[Array, float | Array], float] | None = None,
+    excess: Callable[[Array, Any], float] | None = None,
 ) -> int | None:
     """The check to go back to; None where the last one shows no more than the best, or than the tolerance.
 
