@@ -33,7 +33,7 @@ from justitia.datasets import Dataset, make_synthetic
 from justitia.datasets.dataset import Index
 from justitia.metrics.exact import violation
 from justitia.privacy.attribute import Attribute
-from justitia.training.public_scores import decided
+from justitia.training.diagnostics import decided
 
 #: Places; the last is drawn rows, and a number becomes the label of being above its median.
 PLACES = ("bank", "compas", "income", "communities", "narrow")

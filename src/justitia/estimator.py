@@ -7,6 +7,7 @@ import math
 import numbers
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -37,17 +38,16 @@ from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
 from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
-from justitia.rows.engines import is_frame
-from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.file_data import FileData, is_frame, is_stored
 from justitia.rows.files import frames, label_codes
 from justitia.rows.source import MemoryRows
 from justitia.tabular import TabularClassifier
 from justitia.tasks import Task
 from justitia.training.checkpoint import RunFolder
+from justitia.training.diagnostics import decided
 from justitia.training.lagrangian import Problem
 from justitia.training.method import Method, Trained
 from justitia.training.plan import Plan
-from justitia.training.public_scores import decided
 from justitia.training.same_rows import rows_digest
 from justitia.training.session import Session, Settings, open_session
 
@@ -303,7 +303,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, strata=strata, proxy=proxy, ledger=ledger, folder=folder),
+            partial(self._open, **data, person=person, strata=strata, proxy=proxy, ledger=ledger),
             ledger=ledger,
             checkpoint=checkpoint,
         )
@@ -322,19 +322,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         folder: RunFolder | None = None,
     ) -> Session:
         """Check parameters and public data, and open a session with them."""
-        notions, plan = check_parameters(self)
-        check_strata(notions, strata, in_files=is_stored(X))
-        check_proxy_allowed(proxy, plan)
+        (notions, plan), stored = check_parameters(self), is_stored(X)
+        check_data(notions, plan, X if stored else None, strata, proxy)
         attribute: Attribute | FileAttribute | FrameAttribute | HeldElsewhere
-        if is_stored(X):
-            check_files_allowed(notions, plan)
-            if plan.trains_network and is_frame(X):
-                raise ValueError(
-                    "expected engine 'post-processing' with a data frame of Spark, Ray or Dask, got "
-                    f"{name_of(plan)!r}; leave engine and module out, or write the rows to Parquet files."
-                )
+        if stored:
             data = FileData.from_names(X, y, sensitive_features, sample_weight, person, proxy)
-            table, problem, attribute, person = self._read_files(data, notions)
+            table, problem, attribute, person = self._read_files(data, notions, plan)
             proxies = data.columns.proxy
             rows = f"{Path(X).absolute()}, {y}" if isinstance(X, str | Path) else ""
         else:
@@ -342,7 +335,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             problem, proxies = self._read_table(X, y, sample_weight, strata, proxy, notions, plan)
             rows = rows_digest([problem.X, problem.y])
         try:
-            weight = None if is_stored(X) else sample_weight
+            weight = None if stored else sample_weight
             remarks = tuple(input_diagnostics(getattr(self, "encoder_", None), weight, problem.X.shape))
             tolerance = self.tolerance if plan.trains_network else tolerances_of(self.tolerance, problem.goal)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
@@ -368,10 +361,12 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         task, self.classes_, target = self._read_target(y, plan)
         check_same_length(X=features, y=target)
         weight = read_weight(sample_weight, target, task)
-        names, codes = read_strata(strata, X, len(target))
-        proxies, columns = read_proxy(proxy, len(target))
-        check_proxy_names(proxies, getattr(self, "feature_names_in_", ()))
-        problem = self._problem(features, target, weight, notions, task, strata=(names, codes), proxy=columns)
+        proxies: tuple[str, ...]
+        names, codes = ([], None) if strata is None else read_strata(strata, X, len(target))
+        proxies, columns = ((), None) if proxy is None else read_proxy(proxy, len(target))
+        if proxies:
+            check_proxy_names(proxies, getattr(self, "feature_names_in_", ()))
+        problem = self._problem(features, target, weight, notions, plan, task, strata=(names, codes), proxy=columns)
         source = MemoryRows(features, problem.codes, weight, plan.micro_batch, columns)
         return replace(problem, source=source), proxies
 
@@ -399,6 +394,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         target: NDArray[np.float32],
         weight: NDArray[np.float32],
         notions: list[FairnessNotion],
+        plan: Plan,
         task: Task,
         *,
         source: Any = None,
@@ -407,7 +403,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     ) -> Problem:
         """What is public about the rows, and what decisions are held to."""
         names, codes = strata
-        costs = read_cost_matrix(self.costs, task)
+        costs = None if self.costs is None else read_cost_matrix(self.costs, task)
         threshold, matrix = self._threshold_for(target, costs), None
         if task.kind == "classes":
             matrix = costs if costs is not None else class_costs(self.class_weight, self.classes_, target)
@@ -416,14 +412,14 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         made = Problem(
             features, target, weight, notions[0], threshold, source, task=task, strata=codes, costs=matrix, proxy=proxy
         )
-        if plan_of(self).trains_network:
+        if plan.trains_network:
             return made
-        quota = read_quota(self.quota, task)
+        quota = None if self.quota is None else read_quota(self.quota, task)
         goal = Goal.from_notions(notions, task.classes, strata=names, ratio=self.ratio, quota=quota)
         return replace(made, given_goal=goal, proxy=proxy)
 
     def _read_files(
-        self, data: FileData, notions: list[FairnessNotion]
+        self, data: FileData, notions: list[FairnessNotion], plan: Plan
     ) -> tuple[pd.DataFrame, Problem, FileAttribute | FrameAttribute | HeldElsewhere, Persons | None]:
         """The public sample of rows in files, where their attribute is, and which rows are one person's."""
         source = self._open_files(data)
@@ -433,7 +429,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             frame = table[list(data.columns.features)]
             features = self._features(frame, reset=True)
             self.classes_ = classes_of(scan.labels, data.files.positive)
-            task, _, _ = self._read_target(self.classes_, check_parameters(self)[1])
+            task, _, _ = self._read_target(self.classes_, plan)
             target = label_codes(table[data.columns.target].to_numpy(), self.classes_.tolist())
             encoder = ProxyEncoder.fit(table[list(data.columns.proxy)]) if data.columns.proxy else None
             proxy = None if encoder is None else encoder(table[list(data.columns.proxy)])
@@ -441,13 +437,13 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
             if fits_in_memory(source):
                 source.close()
                 weight = read_weight(given, target, task)
-                problem = self._problem(features, target, weight, notions, task, proxy=proxy)
+                problem = self._problem(features, target, weight, notions, plan, task, proxy=proxy)
                 return frame, problem, data.attribute(), data.persons()
             weight = file_weights(source, scan, given, len(target))
             source.encode_with(self._encode(features.shape[1]), self.classes_.tolist(), encoder)
             proxies = 0 if proxy is None else proxy.shape[1]
             source.check_room(math.prod(features.shape[1:]) + proxies, math.prod(task.prediction_shape(1)))
-            problem = self._problem(features, target, weight, notions, task, source=source, proxy=proxy)
+            problem = self._problem(features, target, weight, notions, plan, task, source=source, proxy=proxy)
             return frame, problem, data.attribute(source.ranges), data.persons()
         except BaseException:
             source.close()
@@ -460,8 +456,10 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         if costs is not None:  # costs of a wrong decision beyond those of the right one
             first, second = costs[0, 1] - costs[0, 0], costs[1, 0] - costs[1, 1]
             return float(first / (first + second))
+        if self.class_weight is None:
+            return float(self.threshold)
         by_class = read_costs(self.class_weight, self.classes_, target)
-        return float(self.threshold if by_class is None else by_class[0] / by_class.sum())
+        return float(by_class[0] / by_class.sum())
 
     def _method(self, table: Any, problem: Problem, plan: Plan, seed: int) -> Method:
         """What is trained: a base model with a correction, or a network."""
@@ -572,8 +570,30 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         return tags
 
 
-def check_files_allowed(notions: list[FairnessNotion], plan: Plan) -> None:
-    """Refuse engines and notions that do not work on rows in files."""
+def check_data(notions: list[FairnessNotion], plan: Plan, stored: Any, strata: Any, proxy: Any) -> None:
+    """Refuse strata, proxies and rows in files that notions or the engine have no use for.
+
+    Parameters
+    ----------
+    stored : optional
+        Rows in files, or a data frame of an engine; None of rows in memory.
+    """
+    needed = next((one.name for one in notions if one.within_strata), None)
+    if needed is not None and strata is None:
+        raise ValueError(f"expected strata for {needed!r}, got none; pass fit(..., strata=array or column of X).")
+    if strata is not None and needed is None:
+        raise ValueError(
+            "expected a notion within strata where strata are given, got another; use 'conditional_demographic_parity'."
+        )
+    if needed is not None and stored is not None:
+        raise ValueError(f"expected rows in memory for {needed!r}, got files; read the rows into memory.")
+    if proxy is not None and not isinstance(plan, PostProcessingPlan):
+        raise ValueError(
+            f"expected engine 'post-processing' with a proxy, got {name_of(plan)!r}; leave engine and module out, or "
+            "the proxy."
+        )
+    if stored is None:
+        return
     if not plan.shares_answers:
         raise ValueError(
             f"expected engine 'post-processing' or 'moments' where X is in files, got {name_of(plan)!r}; leave "
@@ -587,34 +607,15 @@ def check_files_allowed(notions: list[FairnessNotion], plan: Plan) -> None:
                 "expected a notion whose h_exact depends on a score through its sign where X is in files, got "
                 f"{type(notion).__name__}; read the rows into memory."
             ) from None
-
-
-def check_proxy_allowed(proxy: Any, plan: Plan) -> None:
-    """Refuse a proxy where an engine has no use for it."""
-    if proxy is not None and not isinstance(plan, PostProcessingPlan):
+    if plan.trains_network and is_frame(stored):
         raise ValueError(
-            f"expected engine 'post-processing' with a proxy, got {name_of(plan)!r}; leave engine and module out, or "
-            "the proxy."
+            "expected engine 'post-processing' with a data frame of Spark, Ray or Dask, got "
+            f"{name_of(plan)!r}; leave engine and module out, or write the rows to Parquet files."
         )
 
 
-def check_strata(notions: list[FairnessNotion], strata: Any, *, in_files: bool) -> None:
-    """Strata are given where a notion needs them, and only there."""
-    needed = [one.name for one in notions if one.within_strata]
-    if needed and strata is None:
-        raise ValueError(f"expected strata for {needed[0]!r}, got none; pass fit(..., strata=array or column of X).")
-    if strata is not None and not needed:
-        raise ValueError(
-            "expected a notion within strata where strata are given, got another; use 'conditional_demographic_parity'."
-        )
-    if needed and in_files:
-        raise ValueError(f"expected rows in memory for {needed[0]!r}, got files; read the rows into memory.")
-
-
-def read_strata(strata: Any, X: Any, n: int) -> tuple[list[str], NDArray[np.int64] | None]:
-    """Names of the public strata, sorted, and (n,) codes; none and None without strata."""
-    if strata is None:
-        return [], None
+def read_strata(strata: Any, X: Any, n: int) -> tuple[list[str], NDArray[np.int64]]:
+    """Names of the public strata, sorted, and (n,) codes."""
     if isinstance(strata, str):
         if strata not in getattr(X, "columns", ()):
             raise ValueError(f"expected strata to be an array or a column of X, got {strata!r}, which X does not have.")
@@ -625,19 +626,17 @@ def read_strata(strata: Any, X: Any, n: int) -> tuple[list[str], NDArray[np.int6
     names, codes = np.unique(values.astype(str), return_inverse=True)
     if len(names) > MOST_STRATA:
         raise ValueError(f"expected at most {MOST_STRATA} strata, got {len(names)}; divide them into fewer bands.")
-    return [str(one) for one in names], codes.astype(np.int64)
+    return names.tolist(), codes.astype(np.int64)
 
 
-def read_cost_matrix(costs: Any, task: Task) -> NDArray[np.float64] | None:
-    """(K, K): cost of each decision by true class, the largest 1; None if there are none.
+def read_cost_matrix(costs: Any, task: Task) -> NDArray[np.float64]:
+    """(K, K): cost of each decision by true class, the largest 1.
 
     Raises
     ------
     ValueError
         If it has another shape, or a wrong decision costs no more than the right one.
     """
-    if costs is None:
-        return None
     try:
         matrix = np.asarray(costs, dtype=np.float64)
     except (TypeError, ValueError):
@@ -654,23 +653,21 @@ def read_cost_matrix(costs: Any, task: Task) -> NDArray[np.float64] | None:
 
 def class_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
     """(K, K): costs of errors by true class; None if ``class_weight`` is None."""
-    by_class = read_costs(class_weight, classes, target)
-    if by_class is None:
+    if class_weight is None:
         return None
+    by_class = read_costs(class_weight, classes, target)
     matrix: NDArray[np.float64] = (1 - np.eye(len(classes))) * (by_class / by_class.max())[:, None]
     return matrix
 
 
-def read_quota(quota: Any, task: Task) -> NDArray[np.float64] | None:
-    """(K - 1,): share of rows of each class but the first, NaN where none is given; None without a quota.
+def read_quota(quota: Any, task: Task) -> NDArray[np.float64]:
+    """(K - 1,): share of rows of each class but the first, NaN where none is given.
 
     Raises
     ------
     ValueError
         If it is no share of a class.
     """
-    if quota is None:
-        return None
     if not isinstance(quota, Mapping):
         if task.kind == "classes":
             raise ValueError(f"expected quota to be a mapping from classes to shares, got {quota!r}.")
@@ -716,19 +713,6 @@ def tolerances_of(tolerance: Any, goal: Goal) -> float | NDArray[np.float64] | N
     return np.array([math.nan if one is None else check_nonnegative("tolerance", one) for one in given])
 
 
-def check_tolerance(tolerance: Any) -> None:
-    """A number, numbers or None; how many there have to be is known once the classes are."""
-    if tolerance is None:
-        return
-    several = tolerance.values() if isinstance(tolerance, Mapping) else tolerance
-    if isinstance(several, list | tuple | np.ndarray) or isinstance(tolerance, Mapping):
-        for one in several:
-            if one is not None:
-                check_nonnegative("tolerance", one)
-    else:
-        check_nonnegative("tolerance", tolerance)
-
-
 def classes_of(labels: set[Any], positive: str | None) -> NDArray[Any]:
     """The class labels, of two the one that counts as positive last."""
     try:
@@ -749,40 +733,79 @@ def check_parameters(model: BaseEstimator) -> tuple[list[FairnessNotion], Plan]:
     check_common_parameters(model)
     if model.missing == "none" and not isinstance(plan, PostProcessingPlan):
         raise ValueError("expected engine 'post-processing' with missing='none', got another; leave missing out.")
-    check_tolerance(model.tolerance)
-    _check_goal(model, notions, plan)
-    _check_decisions(model, plan)
+    # One tolerance, or several; how many there have to be is known once the classes are.
+    tolerance = model.tolerance.values() if isinstance(model.tolerance, Mapping) else model.tolerance
+    several = isinstance(model.tolerance, Mapping | list | tuple | np.ndarray)
+    for one in tolerance if several else (tolerance,):
+        if one is not None:
+            check_nonnegative("tolerance", one)
+    if plan.trains_network:
+        _check_network(model, notions)
+    else:
+        _check_correction(model, notions)
+    threshold = model.threshold
+    if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
+        raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
+    if threshold != 0.5 and model.class_weight is not None:
+        raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")
     if isinstance(plan, PostProcessingPlan):
         plan = replace(plan, at=check_choice("at", model.at, AT))
     return notions, plan
 
 
-def _check_goal(model: BaseEstimator, notions: list[FairnessNotion], plan: Plan) -> None:
-    """What is asked of rates and shares, as far as it does not depend on the classes."""
-    if plan.trains_network:
-        only_default = [one.name for one in notions if one.within_strata or one.is_fraction]
-        several = len(notions) > 1 or not (model.tolerance is None or isinstance(model.tolerance, numbers.Real))
-        if several or only_default or model.ratio is not None or model.quota is not None or model.costs is not None:
-            what = only_default[0] if only_default else "several notions or tolerances, a ratio, a quota or costs"
-            raise ValueError(
-                f"expected engine 'post-processing' for {what}, got one that trains a network; leave engine and module "
-                "out."
-            )
-        return
-    ratio = model.ratio
+def _check_network(model: BaseEstimator, notions: list[FairnessNotion]) -> None:
+    """Refuse what an engine that trains a network does not understand."""
+    only_default = [one.name for one in notions if one.within_strata or one.is_fraction]
+    several = len(notions) > 1 or not (model.tolerance is None or isinstance(model.tolerance, numbers.Real))
+    if several or only_default or model.ratio is not None or model.quota is not None or model.costs is not None:
+        what = only_default[0] if only_default else "several notions or tolerances, a ratio, a quota or costs"
+        raise ValueError(
+            f"expected engine 'post-processing' for {what}, got one that trains a network; leave engine and module out."
+        )
+    if model.base is not None or model.threshold != 0.5 or model.class_weight is not None:
+        raise ValueError(
+            "expected engine 'post-processing' where base, threshold or class_weight is given, got one that trains a "
+            "network; leave engine and module out."
+        )
+    if model.at != "decision":
+        raise ValueError(
+            f"expected at='decision' with an engine that trains a network, got {model.at!r}; leave engine and module "
+            "out."
+        )
+    if width := check_nonnegative("randomize", model.randomize):
+        raise ValueError(
+            f"expected engine 'post-processing' with randomize, got {width:g} and an engine that trains a network; "
+            "leave one out."
+        )
+
+
+def _check_correction(model: BaseEstimator, notions: list[FairnessNotion]) -> None:
+    """What is asked of rates and decisions of the default engine, as far as it does not depend on the classes."""
+    ratio, fraction = model.ratio, any(one.is_fraction for one in notions)
     if ratio is not None:
         if not (isinstance(ratio, numbers.Real) and 0 < float(ratio) <= 1):
             raise ValueError(f"expected ratio to be a number above 0 and at most 1, got {ratio!r}.")
         if model.tolerance is not None:
             raise ValueError("expected tolerance or ratio, got both; leave one out.")
-    if model.at == "scores":
-        asked = ratio is not None or model.quota is not None or any(one.is_fraction for one in notions)
-        if asked:
-            raise ValueError(
-                "expected at='decision' with a ratio, a quota or 'predictive_parity', got 'scores'; leave at out."
-            )
+    shares = ratio is not None or model.quota is not None or fraction
+    if model.at == "scores" and shares:
+        raise ValueError(
+            "expected at='decision' with a ratio, a quota or 'predictive_parity', got 'scores'; leave at out."
+        )
     if model.costs is not None and (model.class_weight is not None or model.threshold != 0.5):
         raise ValueError("expected costs, threshold or class_weight, got several; costs say it all.")
+    if model.module is not None:
+        raise ValueError(
+            "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
+        )
+    width = check_nonnegative("randomize", model.randomize)
+    if width > 1:
+        raise ValueError(f"expected randomize to be a width of at most 1, got {width:g}; try 0.02.")
+    if width and (shares or model.at != "decision"):
+        raise ValueError(
+            "expected randomize=0 with a network, a ratio, a quota, 'predictive_parity' or at='scores', got "
+            f"{width:g}; leave it out."
+        )
 
 
 def plan_of(model: BaseEstimator) -> Plan:
@@ -797,39 +820,6 @@ def plan_of(model: BaseEstimator) -> Plan:
             "pass a plan of that kind, or none."
         )
     return plan
-
-
-def _check_decisions(model: BaseEstimator, plan: Plan) -> None:
-    """What only one kind of engine understands."""
-    network = plan.trains_network
-    if network and (model.base is not None or model.threshold != 0.5 or model.class_weight is not None):
-        raise ValueError(
-            "expected engine 'post-processing' where base, threshold or class_weight is given, got one that trains a "
-            "network; leave engine and module out."
-        )
-    if network and model.at != "decision":
-        raise ValueError(
-            f"expected at='decision' with an engine that trains a network, got {model.at!r}; leave engine and module "
-            "out."
-        )
-    if not network and model.module is not None:
-        raise ValueError(
-            "expected no module with engine 'post-processing', got one; pass it as base, or use engine 'moments'."
-        )
-    width = check_nonnegative("randomize", model.randomize)
-    if width > 1:
-        raise ValueError(f"expected randomize to be a width of at most 1, got {width:g}; try 0.02.")
-    shares = model.ratio is not None or model.quota is not None or "predictive_parity" in str(model.notion)
-    if width and (network or shares or model.at != "decision"):
-        raise ValueError(
-            "expected randomize=0 with a network, a ratio, a quota, 'predictive_parity' or at='scores', got "
-            f"{width:g}; leave it out."
-        )
-    threshold = model.threshold
-    if not (isinstance(threshold, numbers.Real) and 0 < float(threshold) < 1):
-        raise ValueError(f"expected threshold to be a number between 0 and 1, got {threshold!r}.")
-    if threshold != 0.5 and model.class_weight is not None:
-        raise ValueError("expected threshold or class_weight, got both; costs of errors set the threshold.")
 
 
 def unfitted(model: Model) -> Model:

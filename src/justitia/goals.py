@@ -54,27 +54,28 @@ class Goal:
         ValueError
             If a notion says nothing about so many classes, or cannot be held together with the others.
         """
-        tables = []
+        tables, fraction, counts = [], False, []
         for one in notions:
             made = checked_table(one.rates(classes), len(classes), one.name)
             if strata:
                 made = made.within(strata) if one.within_strata else made.in_all(len(strata))
             tables.append(made)
-        fraction = any(one.is_fraction for one in notions)
+            fraction |= one.is_fraction
+            counts.append(len(made.names))
         if fraction and (len(notions) > 1 or ratio is not None):
             raise ValueError(
                 "expected 'predictive_parity' alone and with a tolerance, got it with another notion or with a ratio; "
                 "leave the others out."
             )
-        names = RateTable.joined(tables).names
-        if len(set(names)) < len(names):  # two notions of the same events
+        table = RateTable.joined(tables)
+        if len(set(table.names)) < len(table.names):  # two notions of the same events
             prefixes = [one.name for one in notions]
             tables = [
                 RateTable(made.events, made.values, tuple(f"{prefix}: {name}" for name in made.names))
                 for prefix, made in zip(prefixes, tables, strict=True)
             ]
-        notion_of = np.repeat(np.arange(len(tables)), [len(one.names) for one in tables])
-        return cls(RateTable.joined(tables), notion_of, ratio, fraction, quota)
+            table = RateTable.joined(tables)
+        return cls(table, np.repeat(np.arange(len(tables)), counts), ratio, fraction, quota)
 
     def violations(self, rates: Array) -> Array:
         """(J,): largest difference between two groups of every number that is compared, from (G, K) rates.

@@ -59,6 +59,8 @@ class RateTable:
     @classmethod
     def joined(cls, tables: Sequence[RateTable]) -> RateTable:
         """The rates of several tables, side by side."""
+        if len(tables) == 1:
+            return tables[0]
         events = np.concatenate([one.events for one in tables], axis=1)
         values = np.concatenate([one.values for one in tables], axis=2)
         return cls(events, values, tuple(name for one in tables for name in one.names))
@@ -181,14 +183,18 @@ class FairnessNotion(ABC):
         ValueError
             If the notion averages something else than a function of decision and label.
         """
-        y, sizes = np.array([0.0, 1.0]), (0.01, 1.0, 30.0)
-        low, high = ([self.h_exact(sign * s * np.ones(2), y) for s in sizes] for sign in (-1.0, 1.0))
-        if not all(np.array_equal(one, values[0]) for values in (low, high) for one in values):
+        sizes, signs, y = (0.01, 1.0, 30.0), (-1.0, 1.0), np.array([0.0, 1.0])
+        values = np.empty((len(sizes), 2, 2))
+        for i, size in enumerate(sizes):
+            for j, sign in enumerate(signs):
+                values[i, :, j] = self.h_exact(sign * size * np.ones(2), y)
+        if not (values == values[0]).all():
             raise ValueError(
                 f"expected a notion whose h_exact depends on a score through its sign, got {type(self).__name__}; "
                 "use engine 'moments'."
             )
-        return np.stack([low[0], high[0]], axis=1).astype(np.float64)
+        by_label: NDArray[np.float64] = values[0]
+        return by_label
 
 
 def _by_class(classes: Sequence[object], *, of_label: bool) -> RateTable:

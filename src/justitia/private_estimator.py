@@ -32,15 +32,13 @@ from justitia.privacy.groups import MISSING
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, open_vault
-from justitia.rows.engines import open_frame
-from justitia.rows.file_data import FileData
+from justitia.rows.file_data import FileData, open_frame
 from justitia.rows.files import FileRows, Scan, Weights, stride
 from justitia.rows.frames import FrameRows
 from justitia.tabular import TabularEstimator, unchanged_on_error
-from justitia.training.checkpoint import RunFolder, open_folder
+from justitia.training.checkpoint import open_folder
 from justitia.training.history import history_table
-from justitia.training.method import Trained
-from justitia.training.progress import pass_bar
+from justitia.training.method import Trained, pass_bar
 from justitia.training.same_rows import FITS
 from justitia.training.session import Session
 
@@ -57,7 +55,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
 
     def _train(
         self,
-        opened: Callable[[RunFolder | None], Session],
+        opened: Callable[..., Session],
         *,
         ledger: PrivacyLedger | None,
         checkpoint: Path | str | None,
@@ -67,12 +65,12 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         Parameters
         ----------
         opened : callable
-            From the folder of a checkpoint to a session.
+            From ``folder``, that of a checkpoint or None, to a session.
         """
         with (
             unchanged_on_error(self),
             open_folder(checkpoint) as folder,
-            closing(opened(folder)) as session,
+            closing(opened(folder=folder)) as session,
         ):
             session.warn(stacklevel=5)
             trained = session.train()
@@ -103,26 +101,20 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         self.plan_ = session.plan
         self.ledger_ = session.ledger
         self.certificate_ = session.certificate()
-        self.feature_association_ = self._association(session)
+        run = session.run  # that of a network says nothing of features
+        self.feature_association_ = run.association(self.encoded_names()) if isinstance(run, CorrectionRun) else None
         self.dual_ = pd.DataFrame(trained.lam, index=pd.Index(groups, name="group"), columns=rates)
         private = math.isfinite(self.certificate_.epsilon)
         self.history_, self.history_columns_ = history_table(
             trained.history, groups, rates, private=private, scores=scores
         )
 
-    def _association(self, session: Session) -> pd.DataFrame | None:
-        """How far groups differ in each encoded feature, by the noisy sums that were released; None of a network."""
-        found: pd.DataFrame | None = None
-        if isinstance(session.run, CorrectionRun):
-            found = session.run.association(self.encoded_names())
-        return found
-
     def encoded_names(self) -> list[str]:
         """Names of the public features after preprocessing."""
         if hasattr(self, "encoder_"):
-            return [str(name) for name in self.encoder_.get_feature_names_out()]
+            return list(map(str, self.encoder_.get_feature_names_out()))
         names = getattr(self, "feature_names_in_", None)
-        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+        return list(map("x{}".format, range(self.n_features_in_)) if names is None else map(str, names))
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:

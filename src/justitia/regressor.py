@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,8 +32,7 @@ from justitia.privacy.joining import FileAttribute, FrameAttribute
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.persons import Persons
 from justitia.private_estimator import PrivateEstimator, check_common_parameters, file_weights, fits_in_memory
-from justitia.rows.engines import is_frame
-from justitia.rows.file_data import FileData, is_stored
+from justitia.rows.file_data import FileData, is_frame, is_stored
 from justitia.rows.files import PublicRange, frames
 from justitia.rows.source import MemoryRows
 from justitia.tasks import NUMBER
@@ -212,7 +212,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         """
         data = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
         return self._train(
-            lambda folder: self._open(**data, person=person, ledger=ledger, folder=folder),
+            partial(self._open, **data, person=person, ledger=ledger),
             ledger=ledger,
             checkpoint=checkpoint,
         )

@@ -81,7 +81,7 @@ def skipped_batch(patch: Patch) -> None:
 
     patch.setattr(PFLDEngine, "query_after", query_after)
     # Plan = ledger stops such an engine as well; without that guard the audit still has to find it.
-    patch.setattr("justitia.training.session._finite_part", lambda _: {})
+    patch.setattr("justitia.training.session.Session.check_spent", lambda _: None)
 
 
 def log_line_by_group(patch: Patch) -> None:
@@ -163,7 +163,7 @@ def asked_again(patch: Patch) -> None:
 
 def without_guards_of_the_plan(patch: Patch) -> None:
     """Plan = ledger and the budget stop an engine that asks more; without both the audit still has to find it."""
-    patch.setattr("justitia.training.session._finite_part", lambda _: {})
+    patch.setattr("justitia.training.session.Session.check_spent", lambda _: None)
     patch.setattr("justitia.privacy.ledger.PrivacyLedger._check", lambda *_, **__: None)
 
 

@@ -21,7 +21,7 @@ from file_tables import FEATURES, FEW, GROUPS, make_table, model, recorded_sums,
 from justitia import LagrangianDualRegressor, PrivacyLedger, RowFiles, measure, tradeoff
 from justitia.rows import files as rows_files
 from justitia.rows import frames
-from justitia.rows.engines import is_frame
+from justitia.rows.file_data import is_frame
 from justitia.rows.frames import FrameRows
 
 #: From a table and a number of partitions to a data frame with the rows in this order.

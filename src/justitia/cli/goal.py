@@ -65,26 +65,15 @@ class GoalOptions:
             raise Refusal(f"expected --notion {WITHIN_STRATA} beside --stratum, got {notions[0]}; leave one out.")
         if stratum is None and WITHIN_STRATA in notions:
             raise Refusal(f"expected the public column of the strata for {WITHIN_STRATA}; pass --stratum COLUMN.")
-        found = cls(
-            notions,
-            tuple(tolerances),
-            values.pop("ratio", None),
-            tuple(values.pop("quota", ())),
-            stratum,
-            values.pop("costs", None),
-            values.pop("bounds", None),
-        )
-        found._check_tolerances()
-        return found
-
-    def _check_tolerances(self) -> None:
-        given, wanted = len(self.tolerances), len(self.notions)
+        given, wanted, ratio = len(tolerances), len(notions), values.pop("ratio", None)
         if given > 1 and given != wanted:
             raise Refusal(f"expected one --tolerance, or one for each of {wanted} notions, got {given}.")
-        if self.tolerances and self.ratio is not None:
+        if given and ratio is not None:
             raise Refusal("expected --tolerance or --ratio, got both; leave one out.")
-        if self.ratio is not None and not 0 < self.ratio <= 1:
-            raise Refusal(f"expected --ratio above 0 and at most 1, got {self.ratio:g}; four fifths is written 0.8.")
+        if ratio is not None and not 0 < ratio <= 1:
+            raise Refusal(f"expected --ratio above 0 and at most 1, got {ratio:g}; four fifths is written 0.8.")
+        quota, costs, bounds = tuple(values.pop("quota", ())), values.pop("costs", None), values.pop("bounds", None)
+        return cls(notions, tuple(tolerances), ratio, quota, stratum, costs, bounds)
 
     @property
     def notion(self) -> str | list[str]:
@@ -134,9 +123,6 @@ class GoalOptions:
                 f"expected engine {POST_PROCESSING!r} because the target has {what}, got {engine!r}; leave out "
                 "--engine and --hidden."
             )
-        self._check_notions(task, what)
-
-    def _check_notions(self, task: Task, what: str) -> None:
         if task.kind == "number":
             for name in self.notions:
                 if name not in NUMBER_NOTIONS:

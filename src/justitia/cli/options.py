@@ -384,7 +384,7 @@ class LimitOptions:
                 f"expected no --limit-ratio and no --favourable because the target has {task.describe()}, got one; "
                 "leave it out."
             )
-        known = [str(one).strip() for one in task.classes]
+        known = list(map(str.strip, map(str, task.classes)))
         if self.favorable is not None and self.favorable.strip() not in known:
             raise no_such("value of the target", self.favorable, known)
 

@@ -165,13 +165,14 @@ class CrossFitted(Base):
         return out_of_fold
 
     def each_fold(
-        self, work: Callable[[Any], Any], folds: Iterable[Any], progress: Callable[[int], object] = lambda _: None
+        self, work: Callable[[Any], Any], folds: Iterable[Any], progress: Callable[[int], object] | None = None
     ) -> list[Any]:
         """What ``work`` returns for each fold, in order; ``n_jobs`` folds at the same time."""
         found = []
         for one in Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(map(delayed(work), folds)):
             found.append(one)
-            progress(1)
+            if progress is not None:
+                progress(1)
         return found
 
     def seeded_clone(self, seed: int) -> Any:

@@ -6,6 +6,7 @@ where they are many: then a prediction costs a fifth, and the mean is no more ac
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,9 +65,9 @@ class BaseSize:
     @classmethod
     def for_rows(cls, n: int) -> BaseSize:
         """Default for n training rows."""
-        leaves = next(leaves for most, leaves in LEAVES_BY_ROWS if n <= most)
-        rate, trees = next(rest for most, *rest in RATE_BY_ROWS if n <= most)
-        return cls(leaves, rate, int(trees), n > MOST_ROWS_OF_MEAN)
+        _, leaves = LEAVES_BY_ROWS[bisect_left(LEAVES_BY_ROWS, (n,))]
+        _, rate, trees = RATE_BY_ROWS[bisect_left(RATE_BY_ROWS, (n,))]
+        return cls(leaves, rate, trees, n > MOST_ROWS_OF_MEAN)
 
 
 class LightGBMBase(CrossFitted):
@@ -93,26 +94,46 @@ class LightGBMBase(CrossFitted):
         super().__init__(None, task, encoded=True, n_jobs=n_jobs)
         self.model_name = "LGBMRegressor" if task.kind == "number" else "LGBMClassifier"
         self.fits, self.deployed = FOLDS + self.size.one_model, 1 if self.size.one_model else FOLDS
+        objective, metric = OBJECTIVES[task.kind]
+        classes = {"num_class": task.n_classes} if task.kind == "classes" else {}
+        #: Of LightGBM, with which it gives the same answer on every machine.
+        self.parameters: dict[str, Any] = classes | {
+            "objective": objective,
+            "metric": metric,
+            "learning_rate": self.size.learning_rate,
+            "num_leaves": self.size.leaves,
+            "min_data_in_leaf": 20,
+            "feature_fraction": COLUMN_SHARE,
+            "lambda_l2": LEAF_PENALTY,
+            "seed": 0,
+            "num_threads": 1,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
 
     def learn(self, inputs: Inputs, y: Array, weight: Array, *, seed: int, progress: Callable[[int], object]) -> Array:
         """Out-of-fold predictions, by the same number of trees in every fold."""
         folds = list(cross_fit_folds(y, seed, self.task))
         data = self.binned(inputs, y, weight)
         fitted = self.each_fold(lambda fold: self.learn_fold(data, *fold), folds, progress)
-        shared = min(len(losses) for _, losses in fitted)  # iterations that all folds have
-        # LightGBM's losses are means; of rows without weight they are not a number, and then they do not count.
-        sizes = [weight[test].sum() for _, test in folds]
-        total = sum(size * np.nan_to_num(losses[:shared]) for size, (_, losses) in zip(sizes, fitted, strict=True))
+        boosters, losses = zip(*fitted, strict=True)
+        shared = min(map(len, losses))  # iterations that all folds have
+        total = np.zeros(shared)
+        for (_, test), loss in zip(folds, losses, strict=True):
+            # LightGBM's losses are means; of rows without weight they are not a number, and then they do not count.
+            total = total + weight[test].sum() * np.nan_to_num(loss[:shared])
         trees = int(np.argmin(total)) + 1
-        models = [self._model(booster, trees) for booster, _ in fitted]
         prediction = np.zeros(self.task.prediction_shape(len(y)))
 
-        def score(model: TreesModel, test: NDArray[np.intp]) -> None:
+        def scored(one: tuple[Any, tuple[Any, NDArray[np.intp]]]) -> TreesModel:
+            booster, (_, test) = one
+            model = self._model(booster, trees)
             scores = model.booster_.predict(inputs.numbers[test], raw_score=True, num_threads=1)
             prediction[test] = LINKS[self.task.kind](scores)
+            return model
 
-        self.each_fold(lambda one: score(one[0], one[1][1]), list(zip(models, folds, strict=True)))
-        self.models = tuple(models)
+        self.models = tuple(self.each_fold(scored, list(zip(boosters, folds, strict=True))))
         if self.size.one_model:
             self.models = (self.refitted(data, trees),)
             progress(1)
@@ -159,26 +180,6 @@ class LightGBMBase(CrossFitted):
         model = kind(read_trees(text), self.n_jobs)
         model.learned = text
         return model
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters of LightGBM, with which it gives the same answer on every machine."""
-        objective, metric = OBJECTIVES[self.task.kind]
-        classes = {"num_class": self.task.n_classes} if self.task.kind == "classes" else {}
-        return classes | {
-            "objective": objective,
-            "metric": metric,
-            "learning_rate": self.size.learning_rate,
-            "num_leaves": self.size.leaves,
-            "min_data_in_leaf": 20,
-            "feature_fraction": COLUMN_SHARE,
-            "lambda_l2": LEAF_PENALTY,
-            "seed": 0,
-            "num_threads": 1,
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
 
 
 def default_base(n: int, task: Task = BINARY, *, n_jobs: int | None = None) -> LightGBMBase:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +24,17 @@ CATEGORICAL, DEFAULT_LEFT, ZERO_MISSING, NAN_MISSING = 1, 2, 4, 8
 #: Objectives, which say what the sum of the leaves is: scaled log-odds of a label, logits of classes, or a number.
 PROBABILITY, NUMBER = re.compile(r"binary sigmoid:(\d+(?:\.\d+)?)"), "regression"
 CLASSES = re.compile(r"multiclass num_class:(\d+)")
+#: Names of LightGBM for the arrays of a tree, in the order in which they are written.
+FIELDS = {
+    "split_feature": "feature",
+    "threshold": "threshold",
+    "decision_type": "decision",
+    "left_child": "left",
+    "right_child": "right",
+    "leaf_value": "value",
+    "cat_boundaries": "boundaries",
+    "cat_threshold": "bits",
+}
 DAMAGED = "expected trees of one label as LightGBM writes them, got another text."
 #: Predicted in one thread.
 FEW_ROWS = 64
@@ -58,18 +68,24 @@ class Tree:
 
     def is_sound(self, features: int) -> bool:
         """Whether every index leads somewhere, and every walk from the root ends at a leaf."""
-        m, inner = len(self.feature), (self.threshold, self.decision, self.left, self.right)
-        if any(len(part) != m for part in inner) or len(self.value) != m + 1:
+        m = len(self.feature)
+        if (
+            not m
+            == len(self.threshold)
+            == len(self.decision)
+            == len(self.left)
+            == len(self.right)
+            == len(self.value) - 1
+        ):
             return False
         # Each node but the root is a child exactly once: no walk from the root comes back.
         children = np.sort(np.concatenate([self.left, self.right]))
         expected = [*range(-m - 1, 0), *range(1, m)] if m else []
-        finite = bool(np.isfinite(self.threshold).all() and np.isfinite(self.value).all())
-        inside = bool(((self.feature >= 0) & (self.feature < features)).all())
-        known = bool(((self.decision >= 0) & (self.decision < ZERO_MISSING + NAN_MISSING)).all())
-        return np.array_equal(children, expected) and finite and inside and known and self._has_sound_categories()
-
-    def _has_sound_categories(self) -> bool:
+        finite = np.isfinite(self.threshold).all() and np.isfinite(self.value).all()
+        inside = ((self.feature >= 0) & (self.feature < features)).all()
+        known = ((self.decision >= 0) & (self.decision < ZERO_MISSING + NAN_MISSING)).all()
+        if not (np.array_equal(children, expected) and finite and inside and known):
+            return False
         places = self.threshold[self.decision & CATEGORICAL > 0]
         if not len(self.boundaries):
             return not len(places) and not len(self.bits)
@@ -78,19 +94,15 @@ class Tree:
         sized = self.boundaries[-1] == len(self.bits) and ((self.bits >= 0) & (self.bits < 2**32)).all()
         return bool(ordered and whole and sized)
 
-    def lines(self) -> Iterable[str]:
+    def lines(self) -> list[str]:
         """As LightGBM reads it."""
-        yield f"num_leaves={len(self.value)}"
-        yield f"num_cat={max(len(self.boundaries) - 1, 0)}"
-        yield f"split_feature={_joined(self.feature)}"
-        yield f"threshold={_joined(self.threshold)}"
-        yield f"decision_type={_joined(self.decision)}"
-        yield f"left_child={_joined(self.left)}"
-        yield f"right_child={_joined(self.right)}"
-        yield f"leaf_value={_joined(self.value)}"
-        if len(self.boundaries):
-            yield f"cat_boundaries={_joined(self.boundaries)}"
-            yield f"cat_threshold={_joined(self.bits)}"
+        found = [f"num_leaves={len(self.value)}", f"num_cat={max(len(self.boundaries) - 1, 0)}"]
+        for name, field in FIELDS.items():
+            values = getattr(self, field)
+            if len(self.boundaries) or field not in ("boundaries", "bits"):
+                written = "{:.17g}".format if values.dtype.kind == "f" else str
+                found.append(f"{name}={' '.join(map(written, values.tolist()))}")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +136,13 @@ class Trees:
 
     @property
     def sums(self) -> int:
-        """Number of sums: K for several classes, otherwise 1."""
-        return _sums(self.objective)
+        """Number of sums: K for several classes, otherwise 1; another objective than ours is refused."""
+        classes = CLASSES.fullmatch(self.objective)
+        if classes is not None and int(classes[1]) > 2:
+            return int(classes[1])
+        if self.objective != NUMBER and not PROBABILITY.fullmatch(self.objective):
+            raise ValueError(DAMAGED)
+        return 1
 
     @property
     def kind(self) -> str:
@@ -139,9 +156,11 @@ class Trees:
         head = ["tree", "version=v4", f"num_class={self.sums}", f"num_tree_per_iteration={self.sums}", "label_index=0"]
         head += [f"max_feature_idx={self.features - 1}", f"objective={self.objective}"]
         head += ["average_output"] if self.averaged else []
-        head += ["feature_names=" + " ".join(f"Column_{j}" for j in range(self.features))]
+        head += ["feature_names=" + " ".join(map("Column_{}".format, range(self.features)))]
         head += ["feature_infos=" + " ".join(["none"] * self.features), ""]
-        body = [line for j, tree in enumerate(self.trees) for line in (f"Tree={j}", *tree.lines(), "", "")]
+        body: list[str] = []
+        for j, tree in enumerate(self.trees):
+            body += [f"Tree={j}", *tree.lines(), "", ""]
         return "\n".join([*head, *body, "end of trees", "", f"pandas_categorical:{json.dumps(self.categories)}", ""])
 
 
@@ -154,74 +173,56 @@ def read_trees(text: str) -> Trees:
         If it is another text, or has what we do not write: linear leaves, another objective.
     """
     try:
-        return _read(text)
+        body, ended, rest = text.partition("\nend of trees")
+        first, *blocks = re.split(r"\nTree=\d+\n", body)
+        head = _pairs(first)
+        categories = re.search(r"^pandas_categorical:(.*)$", rest, re.MULTILINE)
+        trees = Trees(
+            features=int(head["max_feature_idx"]) + 1,
+            objective=head["objective"].strip(),
+            averaged="\naverage_output\n" in f"{first}\n",
+            trees=tuple(map(_tree, blocks)),
+            categories=None if categories is None else json.loads(categories[1]),
+        )
+        sums, count, features = trees.sums, len(trees.trees), trees.features
+        # At least one tree per class: the number of classes cannot be larger than the text.
+        full = count % sums == 0 and (sums == 1 or count > 0)
+        matching = head["num_class"] == head["num_tree_per_iteration"] == str(sums)
+        # The text itself has a name for each feature: their number cannot be larger than the text.
+        sized = 0 < features <= len(text) and len(head["feature_names"].split(" ")) == features
+        listed = trees.categories is None or (
+            isinstance(trees.categories, list) and all(isinstance(one, list) for one in trees.categories)
+        )
+        sound = (
+            ended and full and matching and sized and listed and all(tree.is_sound(features) for tree in trees.trees)
+        )
     except (ValueError, KeyError, OverflowError, RecursionError):
         raise ValueError(DAMAGED) from None
-
-
-def _read(text: str) -> Trees:
-    body, ended, rest = text.partition("\nend of trees")
-    first, *blocks = re.split(r"\nTree=\d+\n", body)
-    head = _pairs(first)
-    features = int(head["max_feature_idx"]) + 1
-    objective = head["objective"].strip()
-    trees = tuple(_tree(_pairs(block)) for block in blocks)
-    sums = _sums(objective)
-    # At least one tree per class: the number of classes cannot be larger than the text.
-    full = len(trees) % sums == 0 and (sums == 1 or len(trees) > 0)
-    matching = head["num_class"] == head["num_tree_per_iteration"] == str(sums) and full
-    # The text itself has a name for each feature: their number cannot be larger than the text.
-    sized = 0 < features <= len(text) and len(head["feature_names"].split(" ")) == features
-    if not (ended and matching and sized and all(tree.is_sound(features) for tree in trees)):
+    if not sound:
         raise ValueError(DAMAGED)
-    return Trees(features, objective, "\naverage_output\n" in f"{first}\n", trees, _categories(rest))
-
-
-def _sums(objective: str) -> int:
-    """Number of sums of trees by the objective; another objective than ours is refused."""
-    classes = CLASSES.fullmatch(objective)
-    if classes is not None and int(classes[1]) > 2:
-        return int(classes[1])
-    if objective != NUMBER and not PROBABILITY.fullmatch(objective):
-        raise ValueError(DAMAGED)
-    return 1
+    return trees
 
 
 def _pairs(block: str) -> dict[str, str]:
-    return {name: value for name, found, value in (line.partition("=") for line in block.splitlines()) if found}
+    found = {}
+    for line in block.splitlines():
+        name, is_pair, value = line.partition("=")
+        if is_pair:
+            found[name] = value
+    return found
 
 
-def _tree(parts: dict[str, str]) -> Tree:
+def _tree(block: str) -> Tree:
+    parts = _pairs(block)
+    arrays: dict[str, Any] = {}
     if parts.get("is_linear", "0") != "0":
         raise ValueError(DAMAGED)
-    several = int(parts["num_leaves"]) > 1  # a tree of one leaf may leave out its nodes
-    nodes = {name: parts[name] if several else "" for name in ("split_feature", "left_child", "right_child")}
-    return Tree(
-        feature=_array(nodes["split_feature"], np.int64),
-        threshold=_array(parts["threshold"] if several else "", np.float64),
-        decision=_array(parts["decision_type"] if several else "", np.int64),
-        left=_array(nodes["left_child"], np.int64),
-        right=_array(nodes["right_child"], np.int64),
-        value=_array(parts["leaf_value"], np.float64),
-        boundaries=_array(parts.get("cat_boundaries", ""), np.int64),
-        bits=_array(parts.get("cat_threshold", ""), np.int64),
-    )
-
-
-def _array(words: str, kind: type) -> Any:
-    return np.array(words.split(), dtype=kind)
-
-
-def _joined(values: NDArray[Any]) -> str:
-    return " ".join(f"{value:.17g}" if values.dtype.kind == "f" else str(value) for value in values.tolist())
-
-
-def _categories(rest: str) -> list[Any] | None:
-    found = re.search(r"^pandas_categorical:(.*)$", rest, re.MULTILINE)
-    values = None if found is None else json.loads(found[1])
-    if not (values is None or (isinstance(values, list) and all(isinstance(one, list) for one in values))):
-        raise ValueError(DAMAGED)
-    return values
+    single = int(parts["num_leaves"]) <= 1  # a tree of one leaf may leave out its nodes
+    for name, field in FIELDS.items():
+        left_out = single and field != "value"
+        words = parts.get(name, "") if name.startswith("cat_") else "" if left_out else parts[name]
+        arrays[field] = np.array(words.split(), dtype=np.float64 if field in ("threshold", "value") else np.int64)
+    return Tree(**arrays)
 
 
 class TreesModel:

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
-from justitia.rows.engines import open_frame
-from justitia.rows.file_data import check_frame
+from justitia.rows.file_data import check_frame, open_frame
 from justitia.rows.files import Columns
 from justitia.rows.frames import FrameRows
 from justitia.rows.parquet import RowFiles
-from justitia.training.progress import pass_bar
+from justitia.training.method import pass_bar
 
 Labels = NDArray[np.object_]
 

@@ -44,7 +44,7 @@ from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
 from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
-from justitia.rows.engines import is_frame
+from justitia.rows.file_data import is_frame
 from justitia.rows.frames import FrameRows, GivenRows
 
 __all__ = ["Interval", "Measurement", "Verdict", "measure"]

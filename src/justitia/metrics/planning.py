@@ -59,21 +59,11 @@ class PublicCounts:
         return np.array(self.by_class or (self.rows - self.positives, self.positives), dtype=np.float64)
 
 
-def _rates(counts: PublicCounts, notion: Any) -> RateTable:
-    """The rates that one or several notions compare."""
-    return Goal.from_notions(get_notions(notion), counts.classes or (0, 1)).table
-
-
-def _sizes(counts: PublicCounts, notion: Any) -> NDArray[np.float64]:
-    """(K,): rows in the event of each rate."""
-    found: NDArray[np.float64] = counts.labels @ _rates(counts, notion).events
-    return found
-
-
-def _max_weight(counts: PublicCounts, notion: Any) -> float:
-    """Largest norm of what one row adds to all rates."""
-    table = _rates(counts, notion)
-    return row_bound((table.events[:, None] * table.values).reshape(-1, len(table.names)))
+def _rates(counts: PublicCounts, notion: Any) -> tuple[RateTable, NDArray[np.float64], float]:
+    """The K rates that one or several notions compare, (K,) rows in their events, and the longest row of all rates."""
+    table = Goal.from_notions(get_notions(notion), counts.classes or (0, 1)).table
+    longest = row_bound((table.events[:, None] * table.values).reshape(-1, len(table.names)))
+    return table, counts.labels @ table.events, longest
 
 
 def _sum_stddev(plan: Any, max_weight: float, groups: int) -> float:
@@ -84,8 +74,8 @@ def _sum_stddev(plan: Any, max_weight: float, groups: int) -> float:
 
 def rate_noise(size: int, counts: PublicCounts, plan: Any, notion: Any) -> float | None:
     """Standard deviation of the noise in the rate of a group, in the event that has the fewest rows."""
-    rows = max(1.0, size * float(_sizes(counts, notion).min()) / counts.rows)
-    max_weight = _max_weight(counts, notion)
+    _, sizes, max_weight = _rates(counts, notion)
+    rows = max(1.0, size * float(sizes.min()) / counts.rows)
     if plan.shares_answers:
         return _sum_stddev(plan, max_weight, counts.groups) / rows
     if name_of(plan) == PF_LD and plan.noise_violations is not None:
@@ -98,8 +88,9 @@ def expected_tolerance(counts: PublicCounts, plan: Any, notion: Any) -> float | 
 
     Training uses the decisions of the base and noisy sizes instead of :data:`RIGHT` and equal sizes.
     """
-    sizes = np.tile(_sizes(counts, notion) / counts.groups, (counts.groups, 1))
-    noise = _sum_stddev(plan, _max_weight(counts, notion), counts.groups) if plan.shares_answers else 0.0
+    _, sizes, max_weight = _rates(counts, notion)
+    sizes = np.tile(sizes / counts.groups, (counts.groups, 1))
+    noise = _sum_stddev(plan, max_weight, counts.groups) if plan.shares_answers else 0.0
     if name_of(plan) == MOMENTS:
         return float(2 * plan.dead_zone * noise / sizes.min())
     if not isinstance(plan, PostProcessingPlan):
@@ -115,7 +106,7 @@ def _decided(labels: int) -> NDArray[np.float64]:
 
 def _expected_rates(counts: PublicCounts, notion: Any) -> NDArray[np.float64]:
     """(K,): rates of all rows if :data:`RIGHT` of the decisions are right."""
-    table = _rates(counts, notion)
+    table, _, _ = _rates(counts, notion)
     h = (_decided(len(counts.labels))[:, :, None] * table.values).sum(1)
     rows = table.events * counts.labels[:, None]
     rates: NDArray[np.float64] = (rows * h).sum(0) / np.maximum(rows.sum(0), 1e-12)
@@ -233,12 +224,12 @@ def preflight_warnings(counts: PublicCounts, plan: Any, notion: Any, tolerance: 
     """Warnings that training would give before its first release, and about small cells after it."""
     if not plan.shares_answers:
         return []
-    size = float(_sizes(counts, notion).min()) / counts.groups
-    noise = _sum_stddev(plan, _max_weight(counts, notion), counts.groups)
+    _, sizes, max_weight = _rates(counts, notion)
+    size, noise = float(sizes.min()) / counts.groups, _sum_stddev(plan, max_weight, counts.groups)
     found = noise_warnings(size, noise / size, tolerance or 0.0)
     if found or not isinstance(plan, PostProcessingPlan):
         return found
-    sizes = np.tile(_sizes(counts, notion) / counts.groups, (counts.groups, 1))
+    sizes = np.tile(sizes / counts.groups, (counts.groups, 1))
     used = expected_tolerance(counts, plan, notion) if tolerance is None else tolerance
     stddev = rates_stddev(_expected_rates(counts, notion), sizes, noise)
     cell = "the smallest of equal groups"

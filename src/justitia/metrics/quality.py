@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia.training.public_scores import area_under_curve
+from justitia.training.diagnostics import area_under_curve
 
 Array = NDArray[np.float64]
 

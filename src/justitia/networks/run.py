@@ -18,8 +18,8 @@ from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.plan import Round, TrainingPlan
 from justitia.networks.primal import PrimalSteps
 from justitia.training.checkpoint import Checkpoint
+from justitia.training.diagnostics import public_scores
 from justitia.training.method import ALL_ROWS, Array, Bar, Rows, Run, Trained
-from justitia.training.public_scores import public_scores
 
 
 class NetworkRun(Run):

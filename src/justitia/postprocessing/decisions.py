@@ -81,7 +81,8 @@ class DecisionRule:
         """(T, m) actions, and the memberships that they are made of unless the block has the decisions already."""
         kept = block.memo.get("decisions")
         if kept is not None and kept[0] == self.digest:
-            return _unpacked(kept[1], len(block), self.prices.shape[-1]), None
+            bits = np.unpackbits(kept[1], axis=1, count=len(block)) if self.prices.shape[-1] == 1 else kept[1]
+            return bits.astype(np.int64), None
         q, p = self.memberships.by_label(block), probabilities(block)
         correction = self._correction(block, q, p)
         margins = self.gains(prediction(block)) - correction - self.quota
@@ -92,7 +93,8 @@ class DecisionRule:
         else:
             levels = self.gains.levels
             decided = (moved_probability(margins[:, :, 0], levels) > levels[:, None]).astype(np.int64)
-        block.memo["decisions"] = (self.digest, _packed(decided, self.prices.shape[-1]))
+        small = np.packbits(decided, axis=1) if self.prices.shape[-1] == 1 else decided.astype(np.uint8)
+        block.memo["decisions"] = (self.digest, small)
         return decided, q
 
     def _correction(self, block: Block, q: Array, p: Array) -> Array:
@@ -105,14 +107,6 @@ class DecisionRule:
             for y in range(labels):
                 total[:, here] += p[y, here, None] * (q[y, here] @ self.prices[:, s * labels + y])
         return total
-
-
-def _packed(decided: NDArray[np.int64], actions: int) -> NDArray[np.uint8]:
-    return np.packbits(decided.astype(np.bool_), axis=1) if actions == 1 else decided.astype(np.uint8)
-
-
-def _unpacked(kept: NDArray[np.uint8], count: int, actions: int) -> NDArray[np.int64]:
-    return (np.unpackbits(kept, axis=1, count=count) if actions == 1 else kept).astype(np.int64)
 
 
 def prediction(block: Block) -> Array:
@@ -239,12 +233,16 @@ class DecisionRows:
 
     def decoded(self, answer: Array) -> Array:
         """(T, G, K): sums at every level, from an answer (G, T K)."""
+        if len(self.table) == 1:
+            return answer[None]
         by_level = np.stack(np.split(answer, len(self.table), axis=1), axis=1)  # (G, T, K)
         return PrefixFactor(len(self.table)).decoded(by_level).transpose(1, 0, 2)
 
     @property
     def noise(self) -> Array:
         """(T, 1, 1): standard deviation of decoded noise, if that of the answer is 1."""
+        if len(self.table) == 1:
+            return np.ones((1, 1, 1))
         return PrefixFactor(len(self.table)).noise[:, None, None]
 
 

@@ -102,11 +102,6 @@ class Constraints:
         object.__setattr__(found, "b", b)
         return found
 
-    @property
-    def actions(self) -> int:
-        """D: all but the first."""
-        return int(self.change.shape[1])
-
     @cached_property
     def kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(Y',) and (Y,): labels that the table tells apart, and which of these each label is like."""
@@ -129,9 +124,12 @@ class Constraints:
 
     def rates(self, decisions: NDArray[np.generic]) -> Array:
         """(G, K): rates of (n,) actions, or of (n, D) probabilities of the actions but the first."""
-        columns, events, change = self.merged
-        mass = columns.T @ (self.weight[:, None] * indicators(decisions, self.actions))  # (Y' G, D)
-        by_label = mass.reshape(len(events), -1, self.actions)
+        (columns, events, change), actions = self.merged, self.change.shape[1]
+        if decisions.ndim == 1 and actions > 1:
+            decisions = decisions[:, None] == np.arange(1, actions + 1)
+        shares = decisions.reshape(len(decisions), actions).astype(np.float64)
+        mass = columns.T @ (self.weight[:, None] * shares)  # (Y' G, D)
+        by_label = mass.reshape(len(events), -1, actions)
         found: Array = np.einsum("yad,yk,ydk->ak", by_label, events, change) / self.sizes + self.b
         return found
 
@@ -140,7 +138,7 @@ class Constraints:
         columns, events, change = self.merged
         price = np.einsum("yk,ydk,ak->yad", events, change, lam / self.sizes)
         found: Array = columns @ price.reshape(columns.shape[1], -1)
-        return found[:, 0] if self.actions == 1 else found
+        return found[:, 0] if found.shape[1] == 1 else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,14 +189,6 @@ class Multipliers:
     lam: Array
     quota: Array
     value: float
-
-
-def indicators(decisions: NDArray[np.generic], actions: int) -> Array:
-    """(n, D): 1 where a row gets the action, for all but the first; probabilities are left as they are."""
-    if decisions.ndim == 2 or actions == 1:
-        return decisions.reshape(len(decisions), actions).astype(np.float64)
-    given: Array = (decisions[:, None] == np.arange(1, actions + 1)).astype(np.float64)
-    return given
 
 
 def constraints_of(notion: FairnessNotion, eta: Array, q0: Array, q1: Array, weight: Array) -> Constraints:
@@ -258,7 +248,7 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
         return Multipliers(np.zeros(constraints.b.shape), np.zeros(gain.shape[1]), float(constraints.weight @ best))
     dual = _Dual(gain, constraints, limits)
     warm = start is not None and limits.mix is None
-    z = dual.free(start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half))))
+    z = (start if warm and start is not None else np.zeros((len(constraints.b), len(limits.half)))).ravel() @ dual.basis
     widths: tuple[float, ...] = SMOOTHING[2:] if warm else SMOOTHING
     if len(gain) > 2 * ROUGH and constraints.merged[0].shape[1] > FEW_COLUMNS:  # a part of the rows says where to start
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
@@ -267,12 +257,7 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
         widths = SMOOTHING[-2:]
     for width in widths:
         z = _newton(dual, z, width)
-    lam = dual.multipliers(z)
-    return Multipliers(
-        lam if limits.mix is None else lam @ limits.mix.T,
-        dual.quota(z),
-        dual.value(z, dual.scaled(z, SMOOTHING[-1]), SMOOTHING[-1]),
-    )
+    return dual.solution(z, SMOOTHING[-1])
 
 
 def reach(
@@ -280,7 +265,7 @@ def reach(
 ) -> Multipliers:
     """Minimise the dual of a goal with these largest differences of its K rates."""
     limits = Limits.from_tolerance(tolerance, len(goal.table.names), goal.quota)
-    if constraints.actions > 1:  # few people cannot be worth the accuracy of all
+    if constraints.change.shape[1] > 1:  # few people cannot be worth the accuracy of all
         limits = replace(limits, worth=np.minimum(WORTH_PER_SHARE * constraints.sizes.min(0), MOST_WORTH))
     if goal.ratio is not None:
         return minimise_ratio(gain, constraints, limits, goal.ratio)
@@ -398,19 +383,20 @@ class _Dual:
     def __init__(self, gain: Array, constraints: Constraints, limits: Limits) -> None:
         columns, events, change = constraints.merged
         (groups, _), constrained = constraints.b.shape, len(limits.half)
-        self._shape, self._gain, self._weight = (groups, constrained), gain, constraints.weight
+        self._shape, self.gain, self._weight = (groups, constrained), gain, constraints.weight
+        self._mix = limits.mix
         mix = np.eye(constraints.b.shape[1]) if limits.mix is None else limits.mix
         centre = np.full(constrained, np.nan) if limits.centre is None else limits.centre
         self._half: Array = np.tile(limits.half, groups)
         self._worth: Array = np.tile(np.broadcast_to(limits.worth, (constrained,)), groups)
         self._patience: Array = self._worth * (PATIENCE / MOST_WORTH)
-        self._basis = _free_directions(groups, np.isnan(centre))  # (G J, U)
+        self.basis = _free_directions(groups, np.isnan(centre))  # (G J, U)
         # (C D, U): what each coordinate does to prices
         by_rate = np.einsum("yk,ydk,ak,kj->yadj", events, change, 1 / constraints.sizes, mix)
         spread = np.einsum("yadj,ab->yadbj", by_rate, np.eye(groups))
-        self._price = spread.reshape(-1, groups * constrained) @ self._basis
+        self._price = spread.reshape(-1, groups * constrained) @ self.basis
         b = constraints.b @ mix - np.nan_to_num(centre)
-        self._b = b.ravel() @ self._basis
+        self._b = b.ravel() @ self.basis
         self._columns, self._quotas = columns, np.zeros((gain.shape[1], 0))
         if limits.quota is not None and (held := np.flatnonzero(np.isfinite(limits.quota))).size:
             self._add_quota(limits.quota, held)
@@ -418,7 +404,7 @@ class _Dual:
     def part(self, rows: NDArray[np.int64]) -> _Dual:
         """The same dual of some of the rows."""
         some = copy.copy(self)
-        some._gain, some._columns, some._weight = self._gain[rows], self._columns[rows], self._weight[rows]
+        some.gain, some._columns, some._weight = self.gain[rows], self._columns[rows], self._weight[rows]
         some._weight = some._weight / some._weight.sum()
         return some
 
@@ -429,53 +415,41 @@ class _Dual:
         old, free = self._price.shape
         self._price = np.block([[self._price, np.zeros((old, len(held)))], [np.zeros((actions, free)), more]])
         self._b = np.concatenate([self._b, -quota[held]])
-        self._basis = np.concatenate([self._basis, np.zeros((len(self._basis), len(held)))], axis=1)
+        self.basis = np.concatenate([self.basis, np.zeros((len(self.basis), len(held)))], axis=1)
         self._quotas = np.concatenate([np.zeros((actions, free)), more], axis=1)
 
-    def free(self, lam: Array) -> Array:
-        """Coordinates of multipliers."""
-        return lam.ravel() @ self._basis
-
-    def multipliers(self, z: Array) -> Array:
-        """(G, J) of coordinates."""
-        return (self._basis @ z).reshape(self._shape)
-
-    def quota(self, z: Array) -> Array:
-        """(D,): prices of actions."""
-        return self._quotas @ z if self._quotas.size else np.zeros(len(self._quotas))
-
-    def scaled(self, z: Array, width: float) -> Array:
-        """(n, D): corrected gains in units of the width."""
-        return self._gain / width + self.change(z, width)
+    def solution(self, z: Array, width: float) -> Multipliers:
+        """The multipliers and the value of coordinates."""
+        lam = (self.basis @ z).reshape(self._shape)
+        quota = self._quotas @ z if self._quotas.size else np.zeros(len(self._quotas))
+        value = self.value(z, self.gain / width + self.change(z, width), width)
+        return Multipliers(lam if self._mix is None else lam @ self._mix.T, quota, value)
 
     def change(self, step: Array, width: float) -> Array:
-        """(n, D): what a step of the coordinates adds to them."""
+        """(n, D): what a step of the coordinates adds to the gains in units of the width."""
         price = (self._price @ step).reshape(self._columns.shape[1], -1)
         change: Array = self._columns @ (price / -width)
         return change
 
     def value(self, z: Array, u: Array, width: float) -> float:
         """The smoothed dual, from z and its scaled gains u."""
-        lam = self._basis @ z
+        lam = self.basis @ z
         smooth = width * self._weight @ _log_of_sum(u)
-        held = (np.square(self._beyond(lam)) / (2 * self._patience)).sum()
+        beyond = lam - np.clip(lam, -self._worth, self._worth)  # what accuracy is worth
+        held = (np.square(beyond) / (2 * self._patience)).sum()
         return float(smooth - z @ self._b + self._half @ np.hypot(lam, KINK) + held)
 
     def slopes(self, z: Array, u: Array, width: float) -> tuple[Array, Array]:
         """Gradient and Hessian of the smoothed dual, from z and its scaled gains u."""
         soft = _shares(u)  # (n, L): the smoothed decision
-        lam = self._basis @ z
-        length, beyond = np.hypot(lam, KINK), self._beyond(lam)
+        lam = self.basis @ z
+        length, beyond = np.hypot(lam, KINK), lam - np.clip(lam, -self._worth, self._worth)
         pull = self._half * lam / length + beyond / self._patience
         mass = self._columns.T @ (self._weight[:, None] * soft[:, 1:])  # (C, D)
-        gradient = pull @ self._basis - mass.ravel() @ self._price - self._b
+        gradient = pull @ self.basis - mass.ravel() @ self._price - self._b
         stiff = self._half * KINK**2 / length**3 + (beyond != 0) / self._patience
-        hessian = self._price.T @ self._bend(soft, width) @ self._price + (self._basis.T * stiff) @ self._basis
+        hessian = self._price.T @ self._bend(soft, width) @ self._price + (self.basis.T * stiff) @ self.basis
         return gradient, hessian
-
-    def _beyond(self, lam: Array) -> Array:
-        """How far multipliers are beyond what accuracy is worth."""
-        return lam - np.clip(lam, -self._worth, self._worth)
 
     def _bend(self, soft: Array, width: float) -> Array:
         """(C D, C D): curvature in the prices, pair by pair of actions; rows far from their line are left out."""
@@ -532,7 +506,7 @@ def _newton(dual: _Dual, z: Array, width: float) -> Array:
 
     Scaled gains are linear in z, so a shorter step costs no product with the columns.
     """
-    u = dual.scaled(z, width)
+    u = dual.gain / width + dual.change(z, width)
     for _ in range(MOST_STEPS):
         gradient, hessian = dual.slopes(z, u, width)
         if np.abs(gradient).max(initial=0.0) < PRECISION:

@@ -55,7 +55,7 @@ def base_scores(block: Block) -> tuple[Array, Array]:
     if block.score is None:
         raise ValueError("expected rows with scores of a base model, got none; call score first.")
     score = block.score.astype(np.float32)
-    return (2 * score - 1).reshape(len(block), -1), logit(score)
+    return (2 * score - 1).reshape(len(score), -1), logit(score)
 
 
 def label_codes(labels: int) -> Array:
@@ -113,10 +113,8 @@ class ProxyPart:
     axes: Array | None
 
     @classmethod
-    def fit(cls, proxy: Array | None) -> ProxyPart | None:
-        """Learn means and scales from rows of the sample; None if there are no proxies."""
-        if proxy is None:
-            return None
+    def fit(cls, proxy: Array) -> ProxyPart:
+        """Learn means and scales from rows of the sample."""
         wide = proxy.astype(np.float64)  # entries may be as large as single precision has them
         centre, stddev = wide.mean(0), wide.std(0)
         scale = np.where(stddev > 0, stddev, 1.0)
@@ -191,7 +189,8 @@ class PublicRows:
             CUT * max(float(np.abs(scores).mean()), 1e-6),
         )
         learned = (represent, blocks, centre, scale, axes, hidden_axes, *lengths)
-        made = cls(*learned, length=1.0, width=0, proxy=ProxyPart.fit(some.proxy), layout=layout)
+        proxy = None if some.proxy is None else ProxyPart.fit(some.proxy)
+        made = cls(*learned, length=1.0, width=0, proxy=proxy, layout=layout)
         base = made._base(some)
         label = 0.0 if blocks else layout.constant  # its columns are as long as the constant
         length = float(np.quantile(np.hypot(np.linalg.norm(base, axis=1), label), KEPT))
@@ -212,10 +211,10 @@ class PublicRows:
         base = self._base(block)
         for at in range(0, len(base), ALIGNED):
             rows = base[at : at + ALIGNED]
-            norms = _norms(rows)
+            norms = np.sqrt(np.square(rows).sum(1, keepdims=True))
             if not np.isfinite(norms).all():  # a network may diverge
                 np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-                norms = _norms(rows)
+                norms = np.sqrt(np.square(rows).sum(1, keepdims=True))
             if not self.blocks:
                 norms = np.hypot(norms, rows[:, :1])  # the label's columns are as long as the constant
             np.divide(rows, np.maximum(norms, np.float32(1.0)), out=rows)
@@ -286,9 +285,10 @@ class PublicRows:
         rest += [] if self.proxy is None else [self.proxy(block)]
         features = flat if self.axes is None else aligned_product(block.first, self._standardised(flat), self.axes)
         width = 1 + features.shape[1]
-        base = np.empty((len(block), width + sum(one.shape[1] for one in rest)), dtype=np.float32)
+        more = hidden.shape[1] + scores.shape[1] + (0 if self.proxy is None else self.proxy.width)
+        base = np.empty((len(flat), width + more), dtype=np.float32)
         np.concatenate(rest, axis=1, out=base[:, width:], casting="same_kind")
-        for at in range(0, len(block), ALIGNED):  # so few that they stay in the processor's cache
+        for at in range(0, len(flat), ALIGNED):  # so few that they stay in the processor's cache
             rows = slice(at, at + ALIGNED)
             some = self._standardised(features[rows]) if self.axes is None else features[rows]
             base[rows, 0] = self.layout.constant
@@ -304,10 +304,8 @@ class PublicRows:
         return cut
 
 
-def _norms(rows: Array) -> Array:
-    """(m, 1): lengths."""
-    norms: Array = np.sqrt(np.square(rows).sum(1, keepdims=True))
-    return norms
+#: The BLAS libraries of this process.
+_libraries = cache(ThreadpoolController)
 
 
 def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
@@ -329,12 +327,6 @@ def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
             products[done : done + taken] = (placed @ matrix)[start : start + taken]
             done += taken
     return products
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """The BLAS libraries of this process."""
-    return ThreadpoolController()
 
 
 def _principal_axes(rows: Array, explained: float = 1.0) -> Array | None:

@@ -59,11 +59,6 @@ def memberships(weights: Array, rows: Array) -> Array:
     return q
 
 
-def sums_of_all(answer: Array, total: Array, missing: str) -> Array:
-    """(C, d): noised sums over every category: the groups and, unless ``missing`` is "none", "not given"."""
-    return answer if missing == "none" else np.concatenate([answer, (total - answer.sum(0))[None]])
-
-
 def expected_sums(weights: Array, rows: Array) -> Array:
     """(C, d): sums of rows over each category under the memberships."""
     return (memberships(weights, rows).T @ rows).astype(np.float64)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Protocol, Self
 
 import pandas as pd
@@ -112,7 +113,7 @@ class PricedPoints:
         """The list with the tolerance in force of this run."""
         deployed = self.row(run, run.scores(), run.listed_tolerance, corrected=run.corrects) | {"deployed": True}
         others = [one for one in self.rows[1:] if one["tolerance"] != deployed["tolerance"]]
-        corrected = sorted([*others, deployed], key=lambda one: one["tolerance"], reverse=True)
+        corrected = sorted([*others, deployed], key=itemgetter("tolerance"), reverse=True)
         return pd.DataFrame([self.rows[0], *corrected])
 
 

@@ -34,7 +34,6 @@ from justitia.postprocessing.memberships import (
     fit_to_all_rows,
     product_bits,
     ridges,
-    sums_of_all,
 )
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.price import PricedPoints
@@ -146,7 +145,7 @@ def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
     """
     answer = vault.group_sums(Ones(), bound=1.0, noise=noise, purpose="sizes")[:, 0]
     stddev = sum_stddev(noise, float(vault.rows_per_person), vault.n_groups, vault.missing)
-    sentence = refusal(answer, stddev, n, [str(name) for name in vault.group_names])
+    sentence = refusal(answer, stddev, n, vault.group_names)
     if sentence is not None:
         raise AnswersRefuse(sentence)
 
@@ -181,8 +180,12 @@ class CorrectionRun(Run):
         self._groups, self._each = vault.n_groups, float(vault.rows_per_person)
         self._moments_noise, self._checks_noise = calibrated(plan.noise_moments), calibrated(plan.noise_checks)
         self._moments_stddev = sum_stddev(self._moments_noise, self._each, self._groups, vault.missing)
+        #: Noised number of rows up to which a group may not exist.
+        self._few = -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
         self._queries, self._follows, self._lost = True, False, 0  # a run of a curve follows and makes no queries
         self._rows: Any = None  # row function of the moments
+        #: (width,): columns of the moments that memberships leave out where noise may explain their sums.
+        self._optional: NDArray[np.bool_] | None = None
         self._n_rates = 0  # K
         self._answer: Array | None = None  # (G, width), noised: the moments
         self._total: Array | None = None  # (width,), public: the same sums over all rows
@@ -243,9 +246,10 @@ class CorrectionRun(Run):
         self._counted = self._count(answer, total)
         chosen = np.arange(0, len(self.problem), math.ceil(len(self.problem) / FIT_ROWS))
         sample = self._rows(self._sample if len(chosen) == len(self.problem) else self._sample.take(chosen))
-        constants, optional = self._rows.constants(), self._optional_columns()
-        ridge = ridges(answer, total, sample, constants, n, self._moments_stddev, self.plan.ridge, optional)
-        sums, bits = sums_of_all(answer, total, self.vault.missing), product_bits(n)
+        found = answer, total, sample, self._rows.constants()
+        ridge = ridges(*found, n, self._moments_stddev, self.plan.ridge, self._optional)
+        bits, silent = product_bits(n), self.vault.missing != "none"
+        sums = np.concatenate([answer, (total - answer.sum(0))[None]]) if silent else answer
 
         def expected(weights: Array) -> Array:
             return self.source.run(ExpectedSums(self._rows, weights, bits)).astype(np.float64) * 4.0**-bits
@@ -264,11 +268,10 @@ class CorrectionRun(Run):
         if self._answer is None or self._counted is None:
             return None
         n, total = self.source.n, self._moments_total()
-        groups = [str(name) for name in self.vault.group_names]
         difference, noise = self._rows.feature_columns().differences(self._answer, total, self._moments_stddev)
         if len(names) != difference.shape[1]:  # rows of more than one dimension
             names = [f"x{j}" for j in range(difference.shape[1])]
-        return association_table(difference, noise, self._counted, n, groups, names)
+        return association_table(difference, noise, self._counted, n, self.vault.group_names, names)
 
     def _check(self) -> None:
         """Release the group sums of the current decisions, and compare them with the membership estimate."""
@@ -322,16 +325,7 @@ class CorrectionRun(Run):
         """The tolerance in force, as the price list has it."""
         return self.tolerance
 
-    @property
-    def _few(self) -> float:
-        """Noised number of rows up to which a group may not exist."""
-        return -math.inf if self._moments_noise.is_exact else max(1.0, 2 * self._moments_stddev)
-
     # -- what a target says -------------------------------------------------------------------------------------
-
-    def _optional_columns(self) -> NDArray[np.bool_] | None:
-        """(width,): columns of the moments that memberships leave out where noise may explain their sums."""
-        return None
 
     @abstractmethod
     def _count(self, answer: Array, total: Array) -> Array:

@@ -65,13 +65,13 @@ from justitia.training.diagnostics import (
     budget_diagnostics,
     cell_diagnostics,
     constant_accuracy,
+    decided,
     missing_diagnostics,
     size_diagnostics,
     weighted_accuracy,
 )
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, Rows
-from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Violations differ if they do by more than this and by so many standard deviations of the known noise.
@@ -156,14 +156,11 @@ class CheckResult:
     quota: Array = field(default_factory=lambda: np.zeros(1))
     raised: float = 0.0
 
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the difference between the two least known groups."""
-        return float(np.sort(self.variance, axis=0)[-2:].sum(0).max() ** 0.5)
-
 
 def best_iterate(
-    checks: Sequence[CheckResult], tolerance: float | Array, excess: Callable[[Array], float] | None = None
+    checks: Sequence[CheckResult],
+    tolerance: float | Array,
+    excess: Callable[[Array, Any], float] | None = None,
 ) -> int | None:
     """The check to go back to; None where the last one shows no more than the best, or than the tolerance.
 
@@ -174,13 +171,18 @@ def best_iterate(
     ----------
     tolerance : float or ndarray (K,)
     excess : callable, optional
-        How far (G, K) rates are beyond what is allowed; by default largest differences beyond the tolerance.
+        How far (G, K) rates are beyond what this tolerance allows; by default largest differences beyond it.
     """
     if not checks:
         return None
-    beyond = [excess(one.rates) if excess else float((np.ptp(one.rates, axis=0) - tolerance).max()) for one in checks]
+    beyond = []
+    for one in checks:
+        largest = (np.ptp(one.rates, axis=0) - tolerance).max()
+        beyond.append(float(largest) if excess is None else excess(one.rates, tolerance))
     best = int(np.argmin(beyond))
-    return best if beyond[-1] - max(0.0, beyond[best]) > max(SLACK, DEVIATIONS * checks[-1].noise) else None
+    # Of the difference between the two least known groups.
+    stddev = float(np.sort(checks[-1].variance, axis=0)[-2:].sum(0).max() ** 0.5)
+    return best if beyond[-1] - max(0.0, beyond[best]) > max(SLACK, DEVIATIONS * stddev) else None
 
 
 class PostProcessingRun(CorrectionRun):
@@ -239,6 +241,8 @@ class PostProcessingRun(CorrectionRun):
         many = self._moments_stddev**2 * columns * (labels / 2) <= FEW * source.n
         layout = Layout.for_noise(self._moments_stddev, source.n, blocks=many)
         self._rows = PublicRows.fit(base_scores, sample, blocks=many, labels=labels, layout=layout)
+        if problem.proxy is not None:  # useless ones would only make memberships noisy
+            self._optional = self._rows.proxies()
         self._constraints: Constraints | None = None
         self._silence: Array | None = None  # (Y, 2): share of "not given" by label, and its noise
         self._shift: Array = np.zeros(1)  # (T, G, K): rates of all rows less those of the sample, by the memberships
@@ -257,7 +261,8 @@ class PostProcessingRun(CorrectionRun):
         if self._several:
             longest = float(np.linalg.norm(centred_table(self._table, rates[None]), axis=3).max())
         max_weight = source.max_weight * self._each * longest
-        longer = max_weight * max(1.0, math.prod(even_bounds(len(self._levels))))  # with decoded noise
+        decoding = math.prod(even_bounds(len(self._levels))) if self.at_scores else 1.0
+        longer = max_weight * max(1.0, decoding)  # with decoded noise
         self._sum_noise = all_releases_stddev(
             self._moments_noise, self._checks_noise, plan.checks, (max_weight, longer), self._groups, vault.missing
         )
@@ -277,7 +282,7 @@ class PostProcessingRun(CorrectionRun):
 
     def _settle(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
-        back = best_iterate(self._checked, self.tolerances, self._excess)
+        back = best_iterate(self._checked, self.tolerances, self._goal.excess)
         if back is None:
             return lam
         self._surprises, self._variances = [self._surprises[back]], [self._variances[back]]
@@ -301,7 +306,8 @@ class PostProcessingRun(CorrectionRun):
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
         known = Memberships(self._rows, weights, self._groups)
-        if self._uses_proxies(weights):
+        # Not where the noised sums do not show that proxies say something.
+        if self._optional is not None and weights[:, self._optional].any():
             all_rows = self.source.n == len(self.problem)
             self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
         else:
@@ -312,15 +318,6 @@ class PostProcessingRun(CorrectionRun):
         own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
         self._shift = np.zeros_like(self._lams)
-
-    def _uses_proxies(self, weights: Array) -> bool:
-        """Whether memberships depend on proxies: not where the noised sums do not show that these say something."""
-        return bool(weights[:, self._rows.proxies()].any())
-
-    def _optional_columns(self) -> NDArray[np.bool_]:
-        """(width,): the proxies, since useless ones would only make memberships noisy."""
-        found: NDArray[np.bool_] = self._rows.proxies()
-        return found
 
     def _joint(self, q: Array) -> Array:
         """(S Y, n, G): p(a, y | x) of the sample; rows of a stratum have its labels only."""
@@ -349,12 +346,20 @@ class PostProcessingRun(CorrectionRun):
         return decides.copy()
 
     def _solutions(self, lam: Array) -> Array:
-        """(T, G, K): multipliers at all levels, each from a solution nearby."""
+        """(T, G, K): multipliers at all levels, each from a solution nearby.
+
+        Of more than two classes no rate is held to less than the known noise of its differences: in small cells noise
+        would be corrected at the cost of accuracy, and nothing would be more alike on other rows.
+        """
         found: list[Array] = []
-        for t, gain in enumerate(self._gains(self.eta) - self._tossed[:, None]):
+        tolerances = self.tolerances
+        if self._several:
+            known = np.sort((self._sum_noise / self._sizes) ** 2, axis=0)[-2:].sum(0) ** 0.5
+            tolerances = np.minimum(np.maximum(tolerances, known), 1.0)
+        for t, gain in enumerate(Gains(self._levels, self.problem.costs)(self.eta) - self._tossed[:, None]):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
             start = start if start.any() else None
-            solved = reach(self._goal, gain, self._constraint(t), self._held_tolerances(), start)
+            solved = reach(self._goal, gain, self._constraint(t), tolerances, start)
             found.append(solved.lam)
             self._quota = solved.quota
         return np.stack(found)
@@ -400,30 +405,14 @@ class PostProcessingRun(CorrectionRun):
         """Of the current decisions about the sample, out of fold."""
         return weighted_accuracy(self.problem, self.scores())
 
-    def _held_tolerances(self) -> Array:
-        """(K,): tolerances that decisions are held to.
-
-        Of more than two classes no rate is held to less than the known noise of its differences: in small cells noise
-        would be corrected at the cost of accuracy, and nothing would be more alike on other rows.
-        """
-        if not self._several:
-            return self.tolerances
-        known = np.sort((self._sum_noise / self._sizes) ** 2, axis=0)[-2:].sum(0) ** 0.5
-        held: Array = np.minimum(np.maximum(self.tolerances, known), 1.0)
-        return held
-
-    @property
-    def _gains(self) -> Gains:
-        return Gains(self._levels, self.problem.costs)
-
     def _constraint(self, t: int) -> Constraints:
         """The constraint at level t, with what passes and checks have shown."""
         used = self._estimated()
         b = used.b + (self._shift[t] if len(self._shift) > t else 0.0)
         if self._surprises:
-            noise = np.mean([one[t] for one in self._variances], axis=0) / len(self._variances)
+            noise = np.mean(self._variances, axis=0)[t] / len(self._variances)
             weight = check_weight(noise, self._sampling_variance(), self.plan.trust)
-            b = b + weight * np.mean([one[t] for one in self._surprises], axis=0)
+            b = b + weight * np.mean(self._surprises, axis=0)[t]
         return used.with_b(b)
 
     def _sampling_variance(self) -> Array:
@@ -441,7 +430,8 @@ class PostProcessingRun(CorrectionRun):
         assert self._memberships is not None  # noqa: S101 - known with the constraints
         prices = np.stack([self._prices(lam) for lam in self._lams])
         digest = digest_of((self._memberships.weights, prices, self._levels, self._quota))
-        return DecisionRule(self._memberships, prices, self._gains, self._quota, digest, self._coin)
+        gains = Gains(self._levels, self.problem.costs)
+        return DecisionRule(self._memberships, prices, gains, self._quota, digest, self._coin)
 
     def _prices(self, lam: Array) -> Array:
         """(S Y, G, D): what p(a, y | x) is multiplied by in the correction."""
@@ -516,10 +506,6 @@ class PostProcessingRun(CorrectionRun):
         found: Array = self._constraint(self._decides).rates(actions) - population
         return found
 
-    def _excess(self, rates: Array) -> float:
-        """How far (G, K) rates are beyond what is allowed."""
-        return self._goal.excess(rates, self.tolerances)
-
     def worst(self, scores: Array, rows: Rows = ALL_ROWS) -> tuple[float, float] | None:  # noqa: ARG002 - as above
         """The noised violation that is farthest beyond what is allowed, and what is allowed."""
         if self._constraints is None:
@@ -565,11 +551,7 @@ class PostProcessingRun(CorrectionRun):
         """Largest noised difference over all levels, with ``at="scores"``: that of the scores' distributions."""
         if not self.at_scores:
             return None
-        return self._distance_of(self.deployed_scores())
-
-    def _distance_of(self, scores: Array) -> float:
-        """Largest difference between two groups at any level."""
-        rates = [self._constraint(t).rates(one) for t, one in enumerate(self._decisions(scores))]
+        rates = [self._constraint(t).rates(one) for t, one in enumerate(self._decisions(self.deployed_scores()))]
         return float(max(np.ptp(one, axis=0).max() for one in rates))
 
     # -- the price list -----------------------------------------------------------------------------------------
@@ -650,29 +632,27 @@ class PostProcessingRun(CorrectionRun):
         if self._raised and gap > self._usual_tolerance():
             found += budget_diagnostics(self.plan.most_lost, self._raised, gap, self.violation_stddev())
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
-        found += self._coin_notice()
+        if self._coin is not None:
+            found.append(self._coin_notice(self._coin.width))
         noise, loud = (self._sum_noise / self._sizes).max(1), max(self._least_given, LOUD)
         return found + size_diagnostics(self.vault.group_names, self._counted, noise, self._few, loud)
 
-    def _coin_notice(self) -> list[Notice]:
+    def _coin_notice(self, width: float) -> Notice:
         """How many decisions follow the coin: a public number, as the correction is by now."""
-        if self._coin is None:
-            return []
         margin = 2 * (self.eta - self.problem.threshold) - self._estimated().correction(self._lams[0])
-        near = np.abs(margin) < self._coin.width
-        share = float(np.average(near, weights=self.problem.weight.astype(np.float64)))
-        return [
-            Notice(
-                f"about {share:.1%} of decisions follow a public coin (randomize={self._coin.width:g}): those of rows "
-                "near the line; the same row always gets the same decision."
-            )
-        ]
+        share = float(np.average(np.abs(margin) < width, weights=self.problem.weight.astype(np.float64)))
+        return Notice(
+            f"about {share:.1%} of decisions follow a public coin (randomize={width:g}): those of rows near the line; "
+            "the same row always gets the same decision."
+        )
 
     # -- deployment ---------------------------------------------------------------------------------------------
 
     def fitted(self) -> Rule | ClassRule:
         """The deployed model: the correction becomes a function of x, and memberships are dropped."""
         self._deployed = self._class_rule() if self._several else self._binary_rule()
+        if isinstance(self._deployed, Rule) and self._goal.quota is not None:
+            self._deployed = self._at_quota(self._deployed, float(self._goal.quota[0]))
         return self._deployed
 
     def _binary_rule(self) -> Rule:
@@ -680,26 +660,23 @@ class PostProcessingRun(CorrectionRun):
         threshold, c, lams = self.problem.threshold, self._multiplied(), self._lams.reshape(len(self._lams), -1)
         largest = lams[int(np.abs(lams).sum(1).argmax())]
         if np.abs(c @ largest).max(initial=0.0) <= NOTHING:
-            return self._at_quota(Rule(base, calibration, Correction(), threshold, coin=self._coin))
+            return Rule(base, calibration, Correction(), threshold, coin=self._coin)
         if "network" not in self._distilled:
             # Rows near the line are learned best; with many levels each row is near one of the lines.
             margin = c @ largest if self.at_scores else 2 * (self.eta - threshold) - self._quota[0]
             self._distilled["network"] = Distillation.of_two_classes(inputs.numbers, self.eta, c, largest, margin)
         network = self._distilled["network"]
         if not self.at_scores:
-            return self._at_quota(Rule(base, calibration, network.correction(lams[0]), threshold, coin=self._coin))
+            return Rule(base, calibration, network.correction(lams[0]), threshold, coin=self._coin)
         levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
         return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
 
-    def _at_quota(self, rule: Rule) -> Rule:
-        """With a quota: move the correction by a constant, so that this share of the training rows is decided for."""
-        quota = self._goal.quota
-        if quota is None:
-            return rule
+    def _at_quota(self, rule: Rule, share: float) -> Rule:
+        """Move the correction by a constant, so that this share of the training rows is decided for."""
         inputs, weight = self.model[2], self.problem.weight.astype(np.float64)
         eta = rule.base_probability(inputs) if self._deployed_eta is None else self._deployed_eta
         margin = 2 * (eta - rule.threshold) - rule.correction(inputs.numbers, eta)
-        price = threshold_for(margin, weight, float(quota[0]))
+        price = threshold_for(margin, weight, share)
         return Rule(rule.base, rule.calibration, rule.correction.plus(price, inputs.numbers.shape[1]), rule.threshold)
 
     def _class_rule(self) -> ClassRule:

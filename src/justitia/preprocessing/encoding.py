@@ -228,13 +228,6 @@ def _representable(values: Values, name: str) -> Values:
     return values
 
 
-def _width(how: NumberColumn | CategoryColumn) -> int:
-    """Number of encoded columns."""
-    if isinstance(how, NumberColumn):
-        return 1 + how.missing
-    return len(how.levels) + how.other + how.missing
-
-
 def _standardised(columns: list[Any], values: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
     """(m, k) encoded numbers and where they were missing, as :meth:`NumberColumn.encode` of each column."""
     facts = [(one.median, one.low, one.high, one.mean, one.scale) for one in columns]
@@ -330,12 +323,13 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                 f"X has {len(table.names)} features, but TabularEncoder is expecting {self.n_features_in_} "
                 "features as input; pass the columns of the training table."
             )
-        ends = np.cumsum([_width(how) for how in self.columns_])
-        encoded = np.empty((table.n_rows, ends[-1]), dtype=np.float32)
-        largest = np.finfo(np.float32).max
-        for how, values, end in zip(self.columns_, table.columns, ends, strict=True):
+        encoded = np.empty((table.n_rows, len(self.get_feature_names_out())), dtype=np.float32)
+        largest, start = np.finfo(np.float32).max, 0
+        for how, values in zip(self.columns_, table.columns, strict=True):
             block = how.encode(values)  # in double precision, one column at a time
-            encoded[:, end - block.shape[1] : end] = np.clip(block, -largest, largest, out=block)
+            stop = start + block.shape[1]
+            encoded[:, start:stop] = np.clip(block, -largest, largest, out=block)
+            start = stop
         return encoded
 
     def _encode_few(self, table: pd.DataFrame) -> NDArray[np.float32] | None:
@@ -364,7 +358,10 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """Names of the encoded columns."""
         check_is_fitted(self, "columns_")
-        return np.array([name for how in self.columns_ for name in how.names()], dtype=object)
+        names: list[str] = []
+        for how in self.columns_:
+            names += how.names()
+        return np.array(names, dtype=object)
 
     def to_state(self) -> dict[str, Any]:
         """Everything learned, as JSON-able values without NaN; :meth:`from_state` restores it exactly."""

@@ -197,10 +197,8 @@ def read_weight(sample_weight: Any, target: NDArray[Any], task: Task = BINARY) -
     return scaled
 
 
-def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """(K,): cost of an error by true class; None if ``class_weight`` is None."""
-    if class_weight is None:
-        return None
+def read_costs(class_weight: Any, classes: NDArray[Any], target: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,): cost of an error by true class."""
     try:
         y = classes[target.astype(np.int64)]
         costs: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y).astype(np.float64)

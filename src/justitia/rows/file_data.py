@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.privacy.persons import Persons
-from justitia.rows.engines import is_frame, open_frame
 from justitia.rows.files import Columns, FileRows, Progress
 from justitia.rows.frames import Frame, FrameRows
 from justitia.rows.parquet import RowFiles, is_files
+
+#: Where the class of each engine's data frame is: the engine, its package, and names of the class.
+_CLASSES = (("dask", "dask", ("DataFrame",)), ("ray", "ray", ("Dataset",)), ("spark", "pyspark", ("DataFrame",)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +125,41 @@ def is_stored(X: Any) -> bool:
     return is_files(X) or is_frame(X)
 
 
+def is_frame(X: Any) -> bool:
+    """Whether this is a data frame of Spark, Ray or Dask, or a :class:`Frame`; imports none of them."""
+    return isinstance(X, Frame) or _engine_of(X) is not None
+
+
+def open_frame(X: Any) -> Frame:
+    """The data frame with one interface for all engines."""
+    if isinstance(X, Frame):
+        return X
+    engine = _engine_of(X)
+    opened: Frame
+    if engine == "dask":
+        from justitia.rows.dask import DaskFrame  # noqa: PLC0415 - optional
+
+        opened = DaskFrame(X)
+    elif engine == "ray":
+        from justitia.rows.ray import RayFrame  # noqa: PLC0415 - optional
+
+        opened = RayFrame(X)
+    else:
+        from justitia.rows.spark import SparkFrame  # noqa: PLC0415 - optional
+
+        opened = SparkFrame(X)
+    return opened
+
+
+def _engine_of(X: Any) -> str | None:
+    for kind in type(X).__mro__:
+        package = kind.__module__.partition(".")[0]
+        for engine, home, names in _CLASSES:
+            if package == home and home in sys.modules and any(name in kind.__name__ for name in names):
+                return engine
+    return None
+
+
 def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
     """Refuse what only rows in files can do.
 
@@ -139,4 +177,4 @@ def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
         )
 
 
-__all__ = ["FileData", "is_stored"]
+__all__ = ["FileData", "is_frame", "is_stored", "open_frame"]

@@ -1,4 +1,4 @@
-"""Diagnostics of a fit: warnings about what was learned, from public and noised numbers only.
+"""Public scores of decisions, and diagnostics of a fit: warnings from public and noised numbers only.
 
 Labels are public, decisions and base scores are public once the multipliers are, and gaps are noised. A diagnostic says
 what is wrong and what to do; a healthy fit has none (``docs/stress.md`` counts them).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from justitia.exceptions import (
     ViolationWarning,
 )
 from justitia.training.lagrangian import Problem
-from justitia.training.public_scores import decided
 
 Array = NDArray[np.float64]
 #: Decisions of which fewer than this share differ are nearly constant.
@@ -40,6 +40,55 @@ SURE, DIFFERENT = 4.0, 0.05
 
 #: So many groups are named in one sentence.
 NAMED = 5
+
+
+def decided(scores: NDArray[Any]) -> NDArray[np.int64]:
+    """(n,): decisions of (n,) scores, whose sign decides, or of (n, K) scores of classes, of which the largest does."""
+    found: NDArray[np.int64] = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
+    return found
+
+
+def public_scores(scores: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]) -> dict[str, float]:
+    """Weighted accuracy of the decisions, and AUC of the scores; NaN where one label is missing, and of classes."""
+    if scores.ndim == 2:
+        return {"accuracy": float(np.average(decided(scores) == y, weights=weight.astype(np.float64))), "auc": math.nan}
+    positive, counts = y > 0.5, weight.astype(np.float64)
+    right = ((scores > 0) == positive) * counts
+    return {
+        "accuracy": float(right.sum() / counts.sum()),
+        "auc": area_under_curve(scores.astype(np.float64), positive, counts),
+    }
+
+
+def area_under_curve(scores: Array, positive: NDArray[np.bool_], weight: Array) -> float:
+    """Share of pairs of a positive and a negative row that are ranked right; equal scores count half."""
+    order = np.argsort(scores, kind="stable")
+    _, where = np.unique(scores[order], return_inverse=True)
+    above = np.bincount(where, np.where(positive, weight, 0.0)[order])
+    below = np.bincount(where, np.where(positive, 0.0, weight)[order])
+    pairs = above.sum() * below.sum()
+    lower = np.cumsum(below) - below / 2
+    return float(above @ lower / pairs) if pairs > 0 else math.nan
+
+
+def weighted_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy in which an error counts by the cost that the threshold, or the matrix of costs, stands for."""
+    if scores.ndim == 2:
+        costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+        lost = costs[problem.y.astype(np.int64), decided(scores)]
+        return float(1 - np.average(lost, weights=problem.weight.astype(np.float64)))
+    cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
+    return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
+
+
+def constant_accuracy(problem: Problem, scores: Array) -> float:
+    """Accuracy of the best decision that is the same for all rows, by :func:`weighted_accuracy`."""
+    if scores.ndim == 1:
+        all_positive = weighted_accuracy(problem, np.ones_like(scores))
+        return max(all_positive, 1 - all_positive)
+    costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
+    lost = np.average(costs[problem.y.astype(np.int64)], axis=0, weights=problem.weight.astype(np.float64))
+    return float(1 - lost.min())
 
 
 def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float | None) -> list[Diagnostic]:
@@ -80,26 +129,6 @@ def decision_diagnostics(problem: Problem, scores: Array, base_accuracy: float |
             )
         )
     return found
-
-
-def weighted_accuracy(problem: Problem, scores: Array) -> float:
-    """Accuracy in which an error counts by the cost that the threshold, or the matrix of costs, stands for."""
-    if scores.ndim == 2:
-        costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
-        lost = costs[problem.y.astype(np.int64), decided(scores)]
-        return float(1 - np.average(lost, weights=problem.weight.astype(np.float64)))
-    cost = problem.weight * np.where(problem.y > 0.5, 1 - problem.threshold, problem.threshold)
-    return float(np.average((scores > 0) == (problem.y > 0.5), weights=cost))
-
-
-def constant_accuracy(problem: Problem, scores: Array) -> float:
-    """Accuracy of the best decision that is the same for all rows, by :func:`weighted_accuracy`."""
-    if scores.ndim == 1:
-        all_positive = weighted_accuracy(problem, np.ones_like(scores))
-        return max(all_positive, 1 - all_positive)
-    costs = 1 - np.eye(scores.shape[1]) if problem.costs is None else problem.costs
-    lost = np.average(costs[problem.y.astype(np.int64)], axis=0, weights=problem.weight.astype(np.float64))
-    return float(1 - lost.min())
 
 
 def violation_diagnostics(violation: float, tolerance: float, stddev: float) -> list[Diagnostic]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -59,27 +60,33 @@ def history_table(
     scores : tuple of str
         Public scores besides the loss.
     """
-    public = tuple(Column(kind, kind, "public") for kind in ("round", "loss", *scores))
-    cells = [(a, k) for a in range(len(groups)) for k in range(len(events))]
-    named = [groups[a] if len(events) == 1 else f"{events[k]}, {groups[a]}" for a, k in cells]
     status: Literal["noised", "exact"] = "noised" if private else "exact"
-    by_group = tuple(
-        Column(f"{kind}[{name}]", kind, status, events[k], groups[a])
-        for kind in ("noisy_gap", "multiplier")
-        for name, (a, k) in zip(named, cells, strict=True)
-    )
+    columns: list[Column] = []
+    cells: list[tuple[int, int] | None] = []
+    for kind in ("round", "loss", *scores):
+        columns.append(Column(kind, kind, "public"))
+        cells.append(None)
+    for kind in ("noisy_gap", "multiplier"):
+        for a, group in enumerate(groups):
+            for k, event in enumerate(events):
+                name = group if len(events) == 1 else f"{event}, {group}"
+                columns.append(Column(f"{kind}[{name}]", kind, status, event, group))
+                cells.append((a, k))
+    for kind in ("noisy_violation", "violation_error"):
+        columns.append(Column(kind, kind, status))
+        cells.append(None)
     rows = []
     for record in history:
-        row = {column.name: record.get(column.kind, math.nan) for column in public}
-        for column, (a, k) in zip(by_group, 2 * cells, strict=True):
-            values = record[column.kind]
-            row[column.name] = math.nan if values is None else values[a][k]
-        gap, error = record["noisy_gap"], record.get("violation_error")
-        row["noisy_violation"] = math.nan if gap is None else float(np.ptp(gap, axis=0).max())
-        row["violation_error"] = math.nan if gap is None or error is None else error
+        gap, error, row = record["noisy_gap"], record.get("violation_error"), dict[str, Any]()
+        known = record | {
+            "noisy_violation": math.nan if gap is None else float(np.ptp(gap, axis=0).max()),
+            "violation_error": math.nan if gap is None or error is None else error,
+        }
+        for column, cell in zip(columns, cells, strict=True):
+            value = known.get(column.kind, math.nan)
+            row[column.name] = value if cell is None else math.nan if value is None else value[cell[0]][cell[1]]
         rows.append(row)
-    columns = public + by_group + tuple(Column(kind, kind, status) for kind in ("noisy_violation", "violation_error"))
-    return pd.DataFrame(rows, columns=[column.name for column in columns]), columns
+    return pd.DataFrame(rows, columns=list(map(attrgetter("name"), columns))), tuple(columns)
 
 
 def names_of(columns: Iterable[Column], *kinds: str) -> list[str]:

@@ -7,6 +7,7 @@ network by Algorithm 1. A session knows nothing else of either.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -22,9 +23,13 @@ from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
-from justitia.training.diagnostics import decision_diagnostics, violation_diagnostics, weighted_accuracy
+from justitia.training.diagnostics import (
+    decision_diagnostics,
+    public_scores,
+    violation_diagnostics,
+    weighted_accuracy,
+)
 from justitia.training.lagrangian import Problem, largest_gap
-from justitia.training.public_scores import public_scores
 
 Array = NDArray[Any]
 #: Positions of rows, or all of them.
@@ -32,6 +37,18 @@ Rows = NDArray[np.int64] | slice
 ALL_ROWS = slice(None)
 #: ``bar(total, name)`` gives a progress bar.
 Bar = Callable[[int, str], "AbstractContextManager[tqdm[Any]]"]
+
+
+def progress_bar(shown: bool | None, total: int, name: str, **options: Any) -> tqdm[Any]:
+    """A progress bar, which is gone when the work is done; with None only in a terminal."""
+    if shown is None:
+        shown = sys.stderr is not None and sys.stderr.isatty()
+    return tqdm(total=total, disable=not shown, desc=name, leave=False, **{"unit": "step"} | options)
+
+
+def pass_bar(shown: bool | None, rows: int, name: str) -> tqdm[Any]:
+    """The bar of one pass over rows."""
+    return progress_bar(shown, rows, name, unit="row", unit_scale=True)
 
 
 class AnswersRefuse(ValueError):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from justitia.exceptions import warn_of
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.accounting import Cost, UnboundedCost, epsilon_spent
+from justitia.privacy.accounting import UnboundedCost, epsilon_spent
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.durable_ledger import DurableLedger
@@ -25,9 +25,8 @@ from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import ledger_or_new, open_vault, warn_large_delta
 from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
-from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained
+from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained, progress_bar
 from justitia.training.plan import Plan
-from justitia.training.progress import progress_bar
 
 #: Layout of the state in a checkpoint; a folder with another one belongs to another version.
 LAYOUT = 3
@@ -90,10 +89,6 @@ class Settings:
             rows=rows,
         )
 
-    def bar(self, total: int, name: str) -> tqdm[Any]:
-        """A progress bar; by default only in a terminal."""
-        return progress_bar(self.progress, total, name)
-
     def vault(self, attribute: Any, method: Method, *, person: Any, ledger: PrivacyLedger) -> Vault:
         """The vault of one run: the attribute ends here."""
         source = method.problem.source
@@ -141,7 +136,8 @@ class Session:
             If the first noised answers show that the run cannot work; it says what they have cost.
         """
         try:
-            return self.run.train(self.settings.bar, start=start, checkpoint=self.saved)
+            bar = partial(progress_bar, self.settings.progress)
+            return self.run.train(bar, start=start, checkpoint=self.saved)
         except AnswersRefuse as refused:
             epsilon = epsilon_spent(self.vault.spent, self.settings.delta)
             digits = 0 if not 0 < epsilon < math.inf else 2 - math.floor(math.log10(epsilon))
@@ -174,19 +170,21 @@ class Session:
         """What the plan announced equals what the ledger recorded."""
         # By the vault, since others may debit the same ledger meanwhile; a run that was resumed has a vault that did
         # not see its first debits, and a ledger, or a name on one, of its own.
-        spent = self.vault.spent if self.saved is None else self.ledger.own_costs()
-        if _finite_part(spent) != _finite_part(self.plan.costs()):
+        spent, planned = self.vault.spent if self.saved is None else self.ledger.own_costs(), self.plan.costs()
+        # An infinite cost counts once, however often it was charged.
+        counts = [
+            {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
+            for costs in (spent, planned)
+        ]
+        if counts[0] != counts[1]:
             raise RuntimeError("The ledger does not hold what the plan announced; please report this as a defect.")
 
     def certificate(self) -> Certificate:
         """What is promised, the tolerance in force, and diagnostics."""
         planned = sum(self.plan.costs().values())
         certificate = self.vault.certificate(planned=planned, claim=getattr(self.plan, "claim", None))
-        return replace(certificate, tolerance=self.run.tolerance, remarks=self.remarks())
-
-    def remarks(self) -> tuple[str, ...]:
-        """What public rows, noised answers and the decisions that were learned have shown."""
-        return (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_diagnostics())
+        remarks = (*self.settings.remarks, *self.run.diagnostics(), *self.run.learned_diagnostics())
+        return replace(certificate, tolerance=self.run.tolerance, remarks=remarks)
 
 
 def open_session(
@@ -217,7 +215,7 @@ def open_session(
         saved = open_checkpoint(settings, folder, plan, method, vault, ledger)
         if isinstance(ledger, DurableLedger) or held_elsewhere:
             vault.check(plan.costs() - ledger.own_costs())
-    method.prepare(settings.bar)  # public, and last: it takes time
+    method.prepare(partial(progress_bar, settings.progress))  # public, and last: it takes time
     run = method.run(plan, vault, tolerance=settings.tolerance)
     return Session(settings, method, plan, ledger, vault, run, saved)
 
@@ -273,8 +271,3 @@ def open_checkpoint(
     if vault.missing == "none":  # runs that were begun without it have no word for it
         digest.update(b"missing=none")
     return Checkpoint(folder, fingerprint=digest.hexdigest(), ledger=ledger, rows=len(problem))
-
-
-def _finite_part(costs: Mapping[Cost, int]) -> dict[Cost, int]:
-    """Costs with their counts; an infinite one counts once, however often it was charged."""
-    return {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}

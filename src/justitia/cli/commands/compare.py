@@ -49,7 +49,7 @@ from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger
 from justitia.privacy.vault import check_budget
 from justitia.regressor import LagrangianDualRegressor
 from justitia.tasks import BINARY, Task
-from justitia.training.public_scores import decided
+from justitia.training.diagnostics import decided
 
 UNCORRECTED = "uncorrected"
 METHOD = options.OneOf("method", (UNCORRECTED, POST_PROCESSING, MOMENTS, PF_LD), renamed=OLD_NAMES)

@@ -25,7 +25,7 @@ from justitia.metrics.measurement import Measurement
 from justitia.persistence.folder import MODEL, saved_task
 from justitia.regressor import LagrangianDualRegressor
 from justitia.tasks import NUMBER, Task
-from justitia.training.public_scores import public_scores
+from justitia.training.diagnostics import public_scores
 
 Model = LagrangianDualClassifier | LagrangianDualRegressor
 

@@ -22,7 +22,7 @@ from justitia.regressor import LagrangianDualRegressor
 from justitia.rows.files import frames
 from justitia.rows.parquet import RowFiles
 from justitia.tasks import Task
-from justitia.training.public_scores import decided
+from justitia.training.diagnostics import decided
 
 Array = NDArray[np.float64]
 #: Decisions (codes of classes, or numbers), scores of two classes, and decisions and scores of the base where there is
