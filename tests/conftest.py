@@ -1,7 +1,8 @@
 """A small table of people and a classifier that trains on it in a blink."""
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,17 @@ from numpy.typing import NDArray
 
 from justitia import LagrangianDualClassifier
 from justitia.privacy.mechanisms import SeededNoise
+from quick import smaller_fits
 
 #: Their engines are not in requirements.lock: `make dask-test`, `make ray-test` and `make spark-test` install them.
 collect_ignore = [] if "JUSTITIA_ENGINES" in os.environ else ["engines"]
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before anything imports it: no test talks to a network
+
+
+def pytest_collection_finish() -> None:
+    """Tests and libraries live until the end: later collections of garbage need not go through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,13 @@ def plan() -> Any:
     from justitia import PFLDPlan  # here, so that tests without networks do not need torch
 
     return PFLDPlan(warmup_steps=20, private_steps=3, public_steps=2, batch_size=64, warmup_learning_rate=0.02)
+
+
+@pytest.fixture(scope="module")
+def quick_fits() -> Iterator[None]:
+    """For files of tests that are neither about the default base nor about the price list."""
+    with smaller_fits():
+        yield
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -153,7 +154,8 @@ def own_imports(name: str, *, inside_functions: bool) -> set[str]:
     return {module.removeprefix("justitia.") for module in found}
 
 
-def identifiers(tree: ast.AST) -> set[str]:
+@cache
+def identifiers(tree: ast.AST) -> frozenset[str]:
     """Every name that code uses: variables, attributes, parameters, keywords, imports and definitions; not text."""
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -166,12 +168,18 @@ def identifiers(tree: ast.AST) -> set[str]:
                 found |= {name.split(".")[-1]}
             case _:
                 pass
-    return found
+    return frozenset(found)
 
 
 def calls(tree: ast.AST, name: str) -> list[ast.Call]:
-    ends = (call for call in ast.walk(tree) if isinstance(call, ast.Call))
-    return [call for call in ends if ast.unparse(call.func).split(".")[-1] == name]
+    return [call for last, call in _all_calls(tree) if last == name]
+
+
+@cache
+def _all_calls(tree: ast.AST) -> tuple[tuple[str, ast.Call], ...]:
+    """Each call with the last part of what it calls."""
+    found = (call for call in ast.walk(tree) if isinstance(call, ast.Call))
+    return tuple((ast.unparse(call.func).split(".")[-1], call) for call in found)
 
 
 def test_package_has_files_to_look_at() -> None:
@@ -276,7 +284,8 @@ def test_sensitive_attribute_is_named_only_where_it_may_be(word: str) -> None:
     assert naming <= MAY_NAME[word]
 
 
-def _own_words(tree: ast.AST) -> set[str]:
+@cache
+def _own_words(tree: ast.AST) -> frozenset[str]:
     """Identifiers, without methods of strings and encoders that happen to share a name with ours."""
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     return identifiers(tree) - ({"encode"} - imported)
@@ -417,9 +426,8 @@ def test_public_order_of_rows_comes_from_a_generator_of_its_own() -> None:
     assert unseeded == []
 
 
-@pytest.mark.parametrize("name", list(FILES))
-def test_file_has_a_docstring(name: str) -> None:
-    assert ast.get_docstring(FILES[name])
+def test_every_file_has_a_docstring() -> None:
+    assert [name for name, tree in FILES.items() if not ast.get_docstring(tree)] == []
 
 
 def test_library_prints_nothing_but_from_the_command_line() -> None:

@@ -20,6 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from justitia import LagrangianDualClassifier, PFLDPlan, PrivacyLedger
 from justitia.metrics.exact import violation
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 QUICK = PFLDPlan(warmup_steps=60, private_steps=2, public_steps=3, batch_size=64, warmup_learning_rate=0.05)
 
 

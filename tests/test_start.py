@@ -117,19 +117,14 @@ def fit(**changes):
 """
 
 
-def test_default_engine_fits_decides_saves_and_loads_without_torch(tmp_path: Path) -> None:
+def test_without_torch_the_default_engine_works_and_networks_say_what_to_install(tmp_path: Path) -> None:
     folder = str(tmp_path / "model")
-    names = fresh(
+    fresh(
         f"import warnings\nwarnings.simplefilter('ignore', UserWarning)\n{DEFAULT_FIT}\nmodel = fit()\n"
         f"model.save({folder!r})\nloaded = LagrangianDualClassifier.load({folder!r})\n"
-        "assert np.array_equal(loaded.predict(X), model.predict(X))"
-    )
-    assert not [name for name in names if name.startswith("justitia.networks.")]
-
-
-def test_network_without_torch_is_refused_with_what_to_install() -> None:
-    fresh(
-        f"{DEFAULT_FIT}\nfor changes in ({{'engine': 'moments'}}, {{'engine': 'pf-ld'}}, {{'module': (4,)}}):\n"
+        "assert np.array_equal(loaded.predict(X), model.predict(X))\n"
+        "assert not [name for name in sys.modules if name.startswith('justitia.networks.')]\n"
+        "for changes in ({'engine': 'moments'}, {'engine': 'pf-ld'}, {'module': (4,)}):\n"
         "    try:\n        fit(**changes)\n    except ImportError as error:\n"
         "        assert \"run pip install 'justitia[networks]'\" in str(error), error\n"
         "    else:\n        raise AssertionError(changes)"

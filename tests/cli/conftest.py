@@ -14,6 +14,11 @@ from justitia.datasets import make_synthetic
 from justitia.training.plan import Plan
 
 
+@pytest.fixture(scope="module", autouse=True)
+def always_quick(quick_fits: None) -> None:
+    """No test here is about the default base or the price list."""
+
+
 @pytest.fixture(autouse=True)
 def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a plan of the user's, the plan of the tests."""

@@ -13,6 +13,8 @@ from justitia import LagrangianDualClassifier, LagrangianDualRegressor
 from justitia.datasets import make_synthetic
 from justitia.postprocessing.explain import changes
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 DATA = make_synthetic(4000, groups=("a", "b"), n_features=4, random_state=0)
 
 

@@ -18,7 +18,10 @@ from justitia.learners.base import Inputs
 from justitia.metrics.exact import violation
 from justitia.notions import NOTIONS
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise
+    pytest.mark.usefixtures("quick_fits"),
+]
 every_notion = pytest.mark.parametrize("notion", list(NOTIONS))
 DATA = make_synthetic(3000, random_state=0)
 

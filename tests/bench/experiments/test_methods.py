@@ -1,6 +1,7 @@
 """The table of methods: fresh estimators, recipes, and the cells of every experiment."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,12 @@ from bench.experiments.table2 import OTHERS
 from justitia.datasets import make_synthetic
 
 CELL = Cell("toy", "bank", "demographic_parity", "PF-LD repaired", 3, seed=1, epsilon=2.0)
+
+
+@cache
+def cells_of(name: str, *, quick: bool) -> list[Cell]:
+    """Cells of an experiment; they are frozen."""
+    return EXPERIMENTS[name].cells(quick=quick)
 
 
 def test_make_gives_a_fresh_estimator_with_the_cells_settings() -> None:
@@ -66,7 +73,7 @@ def test_zafar_applies_to_two_groups_only() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
 def test_cells_of_an_experiment_have_keys_of_their_own(name: str, quick: bool) -> None:
-    cells = EXPERIMENTS[name].cells(quick=quick)
+    cells = cells_of(name, quick=quick)
     assert len({cell.key for cell in cells}) == len(cells) > 0
     assert {cell.experiment for cell in cells} == {name}
     assert all(cell.recipe for cell in cells)
@@ -78,21 +85,21 @@ FEWER_RUNS = ("audit", "trial")
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in FEWER_RUNS])
 def test_quick_form_is_a_small_part_of_the_full_one(name: str) -> None:
-    full, quick = ({cell.key for cell in EXPERIMENTS[name].cells(quick=flag)} for flag in (False, True))
+    full, quick = ({cell.key for cell in cells_of(name, quick=flag)} for flag in (False, True))
     assert quick < full
     assert len(quick) <= len(full) / 4
 
 
 @pytest.mark.parametrize("name", FEWER_RUNS)
 def test_quick_form_of_audits_has_a_tenth_of_the_runs_and_no_cell_of_the_full_one(name: str) -> None:
-    full, quick = (EXPERIMENTS[name].cells(quick=flag) for flag in (False, True))
+    full, quick = (cells_of(name, quick=flag) for flag in (False, True))
     assert not {cell.key for cell in quick} & {cell.key for cell in full}
     counts = [sum(cell.settings["runs"] for cell in cells) for cells in (quick, full)]
     assert counts[0] <= counts[1] / 10
 
 
 def test_table2_has_every_method_in_all_cells_it_applies_to() -> None:
-    cells = EXPERIMENTS["table2"].cells(quick=False)
+    cells = cells_of("table2", quick=False)
     counts = {method: sum(cell.method == method for cell in cells) for method in {cell.method for cell in cells}}
     curves_alone = {"FairGBM", "LDP optimal"}  # of the frontier
     assert counts == dict.fromkeys(set(METHODS) - curves_alone, 75) | {"Z": 45}
@@ -109,7 +116,7 @@ def test_search_effort_is_the_same_for_every_method_of_the_paper_and_smaller_for
     others |= {"LDP optimal", "FairGBM"}  # FairGBM's step by a trial of its own
     assert set(CANDIDATES) == set(METHODS) - others
     names = ("choose", "steps", "reasons", "scores")
-    assert all(cell.split == "inner" for name in names for cell in EXPERIMENTS[name].cells(quick=False))
+    assert all(cell.split == "inner" for name in names for cell in cells_of(name, quick=False))
 
 
 def test_methods_the_paper_does_not_print_are_private_and_have_no_column() -> None:
