@@ -15,6 +15,8 @@ from bench.experiments.memory import SharedTrees
 from bench.experiments.runner import Cell
 
 OURS = "Justitia"
+#: Raised when the default engine changes by more than its parameters say, so that no old row is taken for a new one.
+EDITION = 2
 PLAIN = "trees"
 LINEAR_POST = "LinearPost, classes"
 QUOTA, RATIO = 0.2, 0.8
@@ -174,7 +176,7 @@ def make(cell: Cell, groups: tuple[str, ...]) -> Any:
 def recipe(cell: Cell) -> str:
     """What is fitted as text; of ours what is asked, since everything else is a default of a version."""
     if cell.method == OURS:
-        return f"{OURS}({sorted(our_arguments(case_of(cell)).items())})"
+        return f"{OURS}({sorted(our_arguments(case_of(cell)).items())}), edition {EDITION}"
     model = make(cell, ())
     params = sorted((name, repr(value)) for name, value in model.get_params(deep=False).items())
     return f"{type(model).__name__}({', '.join(f'{name}={value}' for name, value in params)})"

@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 from justitia.goals import Goal
 from justitia.notions import FairnessNotion, RateTable
 
-#: The maximum is smoothed over this width, step by step; the last is far below what moves a decision that counts.
-SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+#: The maximum is smoothed over this width, step by step. Where features give the group away, whole groups of rows may be
+#: this close to the line under equalized odds, and a wider last step leaves their decisions beyond the tolerance.
+SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 #: The absolute value of a multiplier is smoothed over this width.
 KINK = 1e-5
 #: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows by the second times what is
@@ -49,8 +50,9 @@ MOST_STEPS = 60
 BEYOND = 1e-3
 #: A step of Newton's method is halved until the dual falls by this share of what its slope promises.
 SUFFICIENT, SMALLEST = 1e-4, 1e-10
-#: Rows on which the first, smoothest duals are solved where products with more columns than this take the time.
-ROUGH, FEW_COLUMNS = 6_000, 4
+#: Rows on which the first, smoothest duals are solved, down to this width, where products with more columns than this
+#: take the time.
+ROUGH, ROUGH_WIDTH, FEW_COLUMNS = 6_000, 0.003, 4
 #: Curvature of a pair of actions below this share is left out, of more than two actions.
 NEGLIGIBLE = 1e-12
 #: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
@@ -252,9 +254,10 @@ def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array
     widths: tuple[float, ...] = SMOOTHING[2:] if warm else SMOOTHING
     if len(gain) > 2 * ROUGH and constraints.merged[0].shape[1] > FEW_COLUMNS:  # a part of the rows says where to start
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
-        for width in widths[:-1]:
-            z = _newton(rough, z, width)
-        widths = SMOOTHING[-2:]
+        for width in widths:
+            if width >= ROUGH_WIDTH:
+                z = _newton(rough, z, width)
+        widths = tuple(width for width in widths if width <= ROUGH_WIDTH)
     for width in widths:
         z = _newton(dual, z, width)
     return dual.solution(z, SMOOTHING[-1])
