@@ -129,7 +129,7 @@ def measured(method: str, rows: int, timeout: float) -> dict[str, Any]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "bench.performance.rivals", "--one", method, "--rows", str(rows)]
     load = os.getloadavg()[0]
-    done = subprocess.run(  # noqa: S603, PLW1509 - our own module; nothing here has threads
+    done = subprocess.run(  # noqa: S603 - our own module; nothing here has threads
         command, check=False, capture_output=True, text=True, env=os.environ | threads, preexec_fn=limit
     )
     found: dict[str, Any] = {"method": method, "data": MADE_UP if rows else INCOME, "load": round(load, 1)}
