@@ -35,8 +35,9 @@ from justitia.privacy.mechanisms import NoiseSource
 from justitia.privacy.register import Register, check_once, digests_of, persons_of
 from justitia.privacy.vault import SensitiveVault, check_budget
 
-#: Vaults that a population keeps for its most recently used cohorts; others are made again.
-MAX_VAULTS = 16
+#: Vaults that a population keeps for its most recently used cohorts, and rows of all of them; others are made again.
+#: A vault takes two bytes for each row. Making it takes longer than an answer, so one is kept for each of many clients.
+MAX_VAULTS, MAX_VAULT_ROWS = 1024, 64_000_000
 #: Seconds between two checks of which populations another process has retired.
 POLL_SECONDS = 0.5
 #: Seconds that a 'register' or 'retire' waits for another one.
@@ -342,8 +343,9 @@ class LoadedPopulation:
                 noise_source=self._noise_source,
             )
             self._vaults[cohort.id] = vault
-            while len(self._vaults) > MAX_VAULTS:
-                self._vaults.popitem(last=False)
+            rows = sum(len(one) for one in self._vaults.values())
+            while len(self._vaults) > MAX_VAULTS or (rows > MAX_VAULT_ROWS and len(self._vaults) > 1):
+                rows -= len(self._vaults.popitem(last=False)[1])
             return vault
 
     # -- budgets

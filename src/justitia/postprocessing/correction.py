@@ -38,6 +38,8 @@ from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_s
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
 UNITS_EACH, UNITS = 3, 12
+#: Where columns would need more hidden units than so many, no column is learned, but what multipliers make of them.
+MOST_UNITS = 48
 #: Rows that are learned from; a public sample where there are more.
 ROWS = 6_000
 #: Steps of L-BFGS at most, how many of them it remembers, and weight decay.
@@ -147,6 +149,10 @@ class Part:
 class Distillation:
     """A network that is learned for all columns of memberships at once; the correction of any multipliers is a sum.
 
+    The time of a step grows with the square of the hidden units, so columns of many groups would take a time that grows
+    with the square of the groups. Where two classes have so many columns, multipliers have a network of their own,
+    which learns t alone: that is one column, however many groups there are.
+
     Parameters
     ----------
     numbers : ndarray (n, d)
@@ -157,6 +163,8 @@ class Distillation:
         What is learned.
     distance : ndarray (n,)
         From the line between two decisions: rows near it are learned best.
+    units : int
+        Hidden units; by default so many for each column.
     """
 
     def __init__(
@@ -168,10 +176,15 @@ class Distillation:
         spread = numbers.std(0, dtype=np.float64)
         self._centre, self._spread = numbers.mean(0, dtype=np.float64), np.where(spread > 0, spread, 1.0)
         weight = FAR + 1 / (1 + (distance / NEAR) ** 2)
+        weight /= weight.mean()
         read = inputs_of(numbers, prediction, self._centre, self._spread)
         self._axes = [_axes(one.target) for one in parts]
+        self._of_multipliers: tuple[Array, Part, Array] | None = None
+        if not units and UNITS_EACH * sum(axes.shape[1] for axes in self._axes) > MOST_UNITS:
+            self._of_multipliers = read, parts[0], weight
+            return
         rotated = [replace(one, target=one.target @ axes) for one, axes in zip(parts, self._axes, strict=True)]
-        self._hidden, self._outs = _learned(read, rotated, weight / weight.mean(), units)
+        self._hidden, self._outs = _learned(read, rotated, weight, units)
 
     @classmethod
     def of_two_classes(
@@ -181,8 +194,18 @@ class Distillation:
         return cls(numbers, eta, [Part((1 - eta, eta), c)], gain - c @ lam)
 
     def correction(self, lam: Array) -> Correction:
-        """The correction of these multipliers, of two classes."""
-        return Correction(self._centre, self._spread, self._hidden, self._outs[0] @ (self._axes[0].T @ lam))
+        """The correction of these (J,) multipliers, of two classes."""
+        return self.corrections(lam[None])[0]
+
+    def corrections(self, lams: Array) -> tuple[Correction, ...]:
+        """The corrections of (T, J) multipliers, of two classes or of a number."""
+        if self._of_multipliers is None:
+            hidden, outs = self._hidden, [self._outs[0] @ (self._axes[0].T @ lam) for lam in lams]
+        else:
+            read, part, weight = self._of_multipliers
+            hidden, (out,) = _learned(read, [replace(part, target=part.target @ lams.T)], weight, MOST_UNITS)
+            outs = list(np.moveaxis(out, 2, 0))
+        return tuple(Correction(self._centre, self._spread, hidden, out) for out in outs)
 
     def class_correction(self, prices: Sequence[Array], parts_of_label: Sequence[Sequence[int]]) -> Correction:
         """The correction of classes.

@@ -404,7 +404,7 @@ class NumberRun(CorrectionRun):
                 parts = [Part((1 - self.m, self.m), c)]
                 distance = self.notion.distance(read)
                 self._distilled["network"] = Distillation(method.inputs.numbers, self.m, parts, distance)
-            corrections = tuple(self._distilled["network"].correction(one) for one in mix)
+            corrections = self._distilled["network"].corrections(mix)
         self._deployed = NumberRule(method.base, method.calibration, self.notion, corrections, method.bounds)
         return self._deployed
 

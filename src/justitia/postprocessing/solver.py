@@ -26,6 +26,7 @@ from justitia.goals import population_rates
 from justitia.learners.base import Base, Inputs
 from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import (
+    MOST_UNITS,
     NOTHING,
     UNITS,
     UNITS_EACH,
@@ -81,9 +82,8 @@ SLACK, DEVIATIONS = 0.01, 3.0
 FEW = 0.005
 #: A tolerance that is raised for the sake of accuracy is found to this precision.
 RAISED = 0.005
-#: Of classes: an error in memberships of a label counts at least this share of the one that counts most, and a network
-#: that learns them has at most so many hidden units.
-LEAST_IMPORTANCE, MOST_UNITS = 0.1, 48
+#: Of classes: an error in memberships of a label counts at least this share of the one that counts most.
+LEAST_IMPORTANCE = 0.1
 
 
 def default_tolerance(least: float, dead_zone: float, rates: Array, sizes: Array, sum_noise: float) -> float:
@@ -668,7 +668,7 @@ class PostProcessingRun(CorrectionRun):
         network = self._distilled["network"]
         if not self.at_scores:
             return Rule(base, calibration, network.correction(lams[0]), threshold, coin=self._coin)
-        levels = Levels(self._levels, tuple(network.correction(lam) for lam in lams))
+        levels = Levels(self._levels, network.corrections(lams))
         return Rule(base, calibration, levels.corrections[self._decides], threshold, levels)
 
     def _at_quota(self, rule: Rule, share: float) -> Rule:

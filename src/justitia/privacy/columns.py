@@ -204,7 +204,25 @@ def _from_series(series: nw.Series[Any]) -> list[Any]:
 
 
 def _from_arrow(array: Any) -> list[Any]:
-    return read_each(operator.methodcaller("as_py"), array)
+    """Entries of an Arrow column: those of whole numbers, truth values and texts once for each value, then by its code.
+
+    A value is its bytes here, so that texts that cannot be decoded are values like all others, and None.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - optional, and here it is: the column is one of its own
+
+    kind, types = array.type, pa.types
+    known = types.is_integer, types.is_boolean, types.is_string, types.is_large_string
+    values = kind.value_type if types.is_dictionary(kind) else kind
+    if not any(one(values) for one in known):
+        return read_each(operator.methodcaller("as_py"), array)
+    coded = array if types.is_dictionary(kind) else array.dictionary_encode()
+    found: list[Any] = []
+    for chunk in coded.chunks if isinstance(coded, pa.ChunkedArray) else [coded]:
+        labels = [*read_each(operator.methodcaller("as_py"), chunk.dictionary), None]
+        codes = chunk.indices.cast(pa.int64(), safe=False).fill_null(-1).to_numpy(zero_copy_only=False)
+        none = len(labels) - 1  # also of a code that has no value
+        found += [labels[code] for code in np.where((codes < 0) | (codes > none), none, codes).tolist()]
+    return found
 
 
 def _from_pandas(series: Any) -> list[Any]:
