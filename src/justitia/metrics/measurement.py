@@ -6,7 +6,6 @@ those of the crossed groups, at no further cost.
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import textwrap
@@ -480,13 +479,8 @@ class Measurement:
 
     def _repr_html_(self) -> str:
         """For notebooks: gaps first, then rates by group, then what it cost."""
-        gaps = [f"{name}: {self._text(name, one)}" for name, one in self.violations.items()]
-        sentences = [*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks]
-        table = self.table.loc[list(self._shown_rates), ["count", "rate", "lower", "upper", "gap", "evidence"]]
-        written = table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0)
-        text = "".join(f"<p>{html.escape(one)}</p>" for one in sentences)
-        head = html.escape(f"Largest gap: {'; '.join(gaps)} at {self.confidence:.4g}")
-        return f"<div><p><strong>{head}</strong></p>{written}{text}</div>"
+        form: str = import_module("justitia.report.notebook").measurement_form(self)
+        return form
 
     def to_json(self) -> str:
         """The measurement as JSON text."""

@@ -159,7 +159,8 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
                     parts += [svg.label(scale.start + 6, at, f"{when}: {one.evidence}", class_="label quiet")]
                     continue
                 parts += whisker(scale, one.lower, one.upper, at)
-                text = f"{now.group}, {rate_name(metric)} {when} the correction: {_rate_text(one, shares=shares)}"
+                at_that_time = f" {when} the correction" if earlier else ""
+                text = f"{now.group}, {rate_name(metric)}{at_that_time}: {_rate_text(one, shares=shares)}"
                 hollow = "hollow" if when == "before" else ""
                 marks += [Mark(scale(one.rate), at, text, index=len(marks), class_=hollow, shape="circle")]
         y += 44
@@ -177,8 +178,11 @@ def _legend(*, before: bool) -> list[Markup]:
     if before:
         parts += [svg.element("circle", cx=6.0, cy=8.0, r=5.0, class_="legend-hollow"), svg.label(18, 8, "before")]
     x = 90.0 if before else 6.0
-    parts += [svg.element("circle", cx=x, cy=8.0, r=5.0, class_="shape accent"), svg.label(x + 12, 8, "after")]
-    x += 70
+    parts += [
+        svg.element("circle", cx=x, cy=8.0, r=5.0, class_="shape accent"),
+        svg.label(x + 12, 8, "after" if before else "measured"),
+    ]
+    x += 70 if before else 94
     return [
         *parts,
         svg.line(x, 8, x + 24, 8, class_="whisker"),
@@ -290,7 +294,12 @@ def price_chart(
         shape = "diamond" if one.deployed else "square" if class_ == "beaten" else "circle"
         marks += [Mark(x, y, text, index=index, shape=shape, class_=f"{class_} price".strip(), key=str(k))]
         if class_ == "beaten":
-            parts += [svg.label(x, y + 18, "uncorrected", anchor="middle", class_="label quiet")]
+            anchor = "end" if x > WIDTH * 0.7 else "start"
+            parts += [
+                svg.label(
+                    x + (9 if anchor == "end" else -9), y - 15, "uncorrected", anchor=anchor, class_="label quiet"
+                )
+            ]
     if new is not None and quality is not None:
         y = y_scale(quality)
         parts += whisker(x_scale, new.lower, new.upper, y)
@@ -301,6 +310,7 @@ def price_chart(
         marks += [Mark(x_scale(new.estimate or 0.0), y, text, index=len(marks), shape="triangle")]
         parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
     described = "; ".join(mark.text for mark in marks)
+    marks.sort(key=lambda mark: "chosen" in mark.class_)  # last, so that it lies above its neighbours
     title = f"{name[:1].upper() + name[1:]} against the largest gap, by tolerance"
     return Chart("price-list", title, described, height, tuple(parts), tuple(marks))
 
