@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test bases-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -51,6 +51,10 @@ spark-test: setup java ## data frames of Spark
 
 docs: setup            ## the site, in out/docs; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
+
+bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own formats
+	$(ENGINES)
+	$(BIN)/python -m pytest tests/persistence/test_formats.py
 
 pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
 	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png

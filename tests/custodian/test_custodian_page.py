@@ -7,21 +7,28 @@ import json
 import math
 import re
 import shutil
+import socket
 import sqlite3
+import stat
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.stats import norm
 from service_fixtures import IDS, KEYS, Caller, make_folder, opened
 
 from justitia import DurableLedger
+from justitia.cli import cli
 from justitia.custodian.page import Debit, csv_text, folded, page_app, page_text
 from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Client
+from justitia.custodian.server import servers
+from justitia.custodian.settings import ServiceSettings
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, best_guess
 
 READER = Client("reader", ("read",), None, "", ("people",))
@@ -209,3 +216,50 @@ def test_page_opens_in_a_browser_without_errors_and_is_accessible(tmp_path: Path
                 page.close()
         finally:
             browser.close()
+
+
+def test_page_at_a_socket_is_open_to_this_user_alone_and_the_socket_goes_with_the_server(tmp_path: Path) -> None:
+    folder, place = make_folder(tmp_path / "holder"), tmp_path / "page.sock"
+    with opened(folder, page_socket=str(place)) as service:
+        place.touch()
+        place.unlink()
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(str(place))  # of a process that was killed
+        left.close()
+        _, page = servers(service)
+        thread = threading.Thread(target=page.run, daemon=True)
+        thread.start()
+        while not page.started:
+            time.sleep(0.01)
+        try:
+            assert stat.S_IMODE(place.stat().st_mode) == 0o600
+            for key, status in ((KEYS["reader"], b"200"), ("wrong", b"401")):
+                word = base64.b64encode(f"any:{key}".encode()).decode()
+                with socket.socket(socket.AF_UNIX) as caller:
+                    caller.connect(str(place))
+                    lines = "GET / HTTP/1.1", "Host: localhost", f"Authorization: Basic {word}", "Connection: close"
+                    caller.sendall("\r\n".join([*lines, "", ""]).encode())
+                    assert caller.makefile("rb").read().split()[1] == status
+        finally:
+            page.should_exit = True
+            thread.join()
+        assert not place.exists()
+
+
+def test_other_file_in_the_place_of_the_socket_is_kept_and_the_page_does_not_start(tmp_path: Path) -> None:
+    place = tmp_path / "page.sock"
+    place.write_text("mine")
+    with opened(make_folder(tmp_path / "holder"), page_socket=str(place)) as service:
+        _, page = servers(service)
+        with pytest.raises(SystemExit):
+            page.run()
+    assert place.read_text() == "mine"
+
+
+def test_settings_name_the_socket_within_the_folder_and_the_command_overrides_it(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "holder")
+    (folder / "custodian.toml").write_text('page_socket = "page.sock"\n')
+    assert ServiceSettings.read(folder).page_socket == str(folder / "page.sock")
+    given = ["custodian", "serve", str(folder), "--check", "--socket", str(tmp_path / "other.sock"), "--json"]
+    found = CliRunner().invoke(cli, given)
+    assert json.loads(found.output)["page"] == f"Unix socket {tmp_path / 'other.sock'}"

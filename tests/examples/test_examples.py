@@ -81,7 +81,13 @@ def test_tutorial_runs_shows_finite_numbers_and_draws_a_picture(name: str) -> No
 
 def test_every_display_is_shown_and_drawn() -> None:
     ran = run("displays")
-    shown = ["sk-top-container", "Price list", "differentially private", "before the correction", "Impact ratios"]
+    shown = [
+        "sk-top-container",
+        "rows are in price_",
+        "differentially private",
+        "before the correction",
+        "Impact ratio",
+    ]
     shown += ["is spent", "models along a curve"]
     assert [any(words in form for form in ran.forms) for words in shown] == [True] * len(shown)
     assert sum("<svg" in form for form in ran.forms) >= 7

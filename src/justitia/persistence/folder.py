@@ -48,7 +48,7 @@ Model = TypeVar("Model", bound=BaseEstimator)
 FORMAT, READABLE = 4, (3, 4)
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
 #: Files beside ``model.json`` that a model may name, and bytes of all of them at most.
-FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
+FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json|xgb|cbm|skops)")
 MAX_TOTAL_BYTES = 2**30
 #: Longest class label, and bytes of all of them at most.
 MAX_LABEL_LENGTH, MAX_LABEL_BYTES = 10_000, 2**26
@@ -74,7 +74,7 @@ REQUIRED_KEYS = {
     re.compile(r"measurement-\d+\.json"): {"people", "by_group", "certificate"},
 }
 #: Names of all files that :func:`save` writes.
-_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json)")
+_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json|xgb|cbm|skops)")
 
 
 def is_saved_name(name: Any) -> bool:
