@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test bases-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -51,6 +51,9 @@ spark-test: setup java ## data frames of Spark
 
 docs: setup            ## the site, in out/docs; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
+
+access-check: setup browser ## accessibility of report, monitor page, custodian's page and notebook forms, with axe-core in Chromium
+	$(BIN)/python -m pytest tests/report/test_access.py tests/report/test_browser.py tests/custodian/test_custodian_page.py
 
 bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own formats
 	$(ENGINES)

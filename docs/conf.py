@@ -98,7 +98,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "filename_pattern": r"\.py$",
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_", "__repr__"),
-    "ignore_repr_types": r"matplotlib|justitia\.metrics\.displays\.(Measurement|Impact|Tradeoff)Display",
+    "ignore_repr_types": r"matplotlib",
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,

@@ -42,7 +42,7 @@ prices
 
 # %%
 
-prices.plot()
+_ = prices.plot()
 
 # %%
 # The certificate
@@ -75,13 +75,13 @@ measured
 
 # %%
 
-measured.plot()
+_ = measured.plot()
 
 # %%
 # ``MeasurementDisplay`` works in scikit-learn's manner: it measures the decisions of a model and draws them. That is
 # another measurement, so it is paid for from the same ledger.
 
-MeasurementDisplay.from_estimator(
+_ = MeasurementDisplay.from_estimator(
     model, X_new, y_new, sensitive_features=age_new, groups=data.groups, epsilon=0.5, ledger=ledger
 )
 
@@ -96,7 +96,7 @@ impact
 
 # %%
 
-impact.plot()
+_ = impact.plot()
 
 # %%
 # The ledger
@@ -118,5 +118,5 @@ curve
 
 # %%
 
-curve.plot()
+_ = curve.plot()
 plt.show()

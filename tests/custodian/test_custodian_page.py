@@ -3,10 +3,10 @@
 import base64
 import csv
 import io
+import itertools
 import json
 import math
 import re
-import shutil
 import socket
 import sqlite3
 import stat
@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from scipy.stats import norm
 from service_fixtures import IDS, KEYS, Caller, make_folder, opened
 
+from access import CHROMIUM, FLAGS, axe_faults, faults, weak_colours
 from justitia import DurableLedger
 from justitia.cli import cli
 from justitia.custodian.page import Debit, csv_text, folded, page_app, page_text
@@ -195,25 +196,27 @@ def test_page_shows_the_populations_that_a_key_is_for_and_no_others(tmp_path: Pa
         assert "<h2>people" not in page_text(service, replace(READER, populations=("others",)))
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_page_names_its_parts_and_its_colours_have_contrast(tmp_path: Path) -> None:
+    text = asked_page(tmp_path / "holder")
+    assert faults(text) == []
+    assert weak_colours(text, ("ink", "quiet", "spent", "wrong"), (), ("back", "card")) == []
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; run `make browser`.")
 def test_page_opens_in_a_browser_without_errors_and_is_accessible(tmp_path: Path) -> None:
-    from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 
     file = tmp_path / "page.html"
     file.write_text(asked_page(tmp_path / "holder"), encoding="utf-8")
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         try:
-            for width, scheme in ((390, "dark"), (1280, "light")):
-                page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-                said: list[str] = []
-                page.on("console", lambda message, said=said: said.append(message.text))
-                page.goto(file.as_uri())
-                assert [one["id"] for one in Axe().run(page).response["violations"]] == []
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert said == []
-                page.close()
+            for width, scheme in itertools.product((390, 1280), ("light", "dark")):
+                assert axe_faults(browser, file, width, scheme) == []
+            page, said = browser.new_page(), []
+            page.on("console", lambda message: said.append(message.text))
+            page.goto(file.as_uri())
+            assert said == []
         finally:
             browser.close()
 

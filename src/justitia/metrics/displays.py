@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FOUR_FIFTHS = 0.8
 
 
-def axes_or_new(ax: Any) -> Any:
-    """The axes that were given, or new ones.
+def axes_or_new(ax: Any, *, rows: int | None = None) -> Any:
+    """The axes that were given, or new ones, as high as this number of ``rows`` needs.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def axes_or_new(ax: Any) -> Any:
         import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
     except ImportError:
         raise ImportError("expected matplotlib for a plot, got none; pip install matplotlib.") from None
-    return plt.subplots()[1]
+    return plt.subplots(figsize=None if rows is None else (6.4, 1.4 + 0.4 * rows), layout="constrained")[1]
 
 
 @dataclass(eq=False)
@@ -86,10 +86,10 @@ class MeasurementDisplay:
         """Draw on ``ax``, or on new axes."""
         names = self.measurement.rate_names
         rate = names[0] if self.rate is None else check_choice("rate", self.rate, names)
-        ax = axes_or_new(ax)
         lines = [("after", self.measurement)]
         if self.measurement.before is not None:
             lines.insert(0, ("before", self.measurement.before))
+        ax = axes_or_new(ax, rows=len(lines) * len(self.measurement.groups))
         for k, (name, found) in enumerate(lines):
             label = name if len(lines) > 1 else rate
             _draw_intervals(
@@ -113,7 +113,7 @@ class ImpactDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on new axes."""
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, rows=len(self.impact.groups))
         table = self.impact.table.rename(columns={"rate": "of_group", "impact_ratio": "rate"})
         finite = table["upper"].where(np.isfinite(table["upper"]), table["rate"])
         _draw_intervals(ax, table.assign(upper=finite), shift=0.0, label="impact ratio")
