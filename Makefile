@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -52,11 +52,15 @@ spark-test: setup java ## data frames of Spark
 docs: setup            ## the site, in out/docs; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
 
-EXAMPLES = $(shell grep -l "^from pictures import" examples/*.py)
+access-check: setup browser ## accessibility of report, monitor page, custodian's page and notebook forms, with axe-core in Chromium
+	$(BIN)/python -m pytest tests/report/test_access.py tests/report/test_browser.py tests/custodian/test_custodian_page.py
 
-pictures: setup        ## run the tutorials and keep their pictures and output for the site
-	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
-	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
+bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own formats
+	$(ENGINES)
+	$(BIN)/python -m pytest tests/persistence/test_formats.py
+
+pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
+	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

@@ -16,8 +16,13 @@ project = "Justitia"
 author = "the Justitia authors"
 release = version = justitia.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["pictures/*.txt"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
 
 # Markdown: headings are link targets under the names that code hosts give them.
 myst_heading_anchors = 4
@@ -82,3 +87,23 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("source-read", _without_absent_pages)
     app.connect("autodoc-process-docstring", _first_line_is_text, priority=400)
+
+
+# Tutorials: examples/*.py run here, cell by cell; each becomes a page, a notebook and a script to download.
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "tutorials",
+    # gridsearch_with_ledger.py and lender.py are scripts that other pages describe.
+    "ignore_pattern": r"(gridsearch_with_ledger|lender)\.py$",
+    "filename_pattern": r"\.py$",
+    "abort_on_example_error": True,
+    "capture_repr": ("_repr_html_", "__repr__"),
+    "ignore_repr_types": r"matplotlib",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "first_notebook_cell": "# This notebook needs justitia and matplotlib. Data is downloaded at the first run.",
+}
+# docs/tutorials.md is the page that lists them.
+exclude_patterns = ["tutorials/index.rst", "tutorials/**/*.ipynb", "sg_execution_times.rst"]

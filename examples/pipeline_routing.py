@@ -1,11 +1,15 @@
-"""A scikit-learn pipeline with metadata routing: cross-validation that pays for what it looks at.
+"""
+A scikit-learn pipeline with routing
+====================================
 
-``sensitive_features`` reaches ``fit`` and a scorer; the scaler and ``predict`` never see it. Every fit and every score
-debits one ledger, because the folds share people.
+Cross-validation that pays for every answer. ``sensitive_features`` and ``ledger`` pass through ``cross_validate`` and
+``Pipeline`` to ``fit`` and to a scorer; the scaler and ``predict`` never get them. Every fit and every score debits one
+ledger, because the folds share people.
 """
 
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import sklearn
@@ -16,11 +20,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from justitia import BudgetExceeded, LagrangianDualClassifier, PrivacyLedger, measure
 from justitia.datasets import load
-from pictures import LOOKS, panels, picture_path, save
 
-path = picture_path(__file__)
 sklearn.set_config(enable_metadata_routing=True)
-data = load("bank")
+data = load("bank", progress=False)
+
+# %%
+# The pipeline
+# ------------
+#
+# ``preprocess=None`` because the pipeline encodes the features itself.
 
 encode = make_column_transformer(
     (StandardScaler(), make_column_selector(dtype_include="number")),
@@ -29,15 +37,22 @@ encode = make_column_transformer(
 model = LagrangianDualClassifier(epsilon=0.5, groups=data.groups, preprocess=None, random_state=0)
 pipeline = Pipeline([("encode", encode), ("classify", model.set_fit_request(ledger=True))])
 
+# %%
+# A scorer that pays
+# ------------------
+#
+# It measures held-out people privately on the same ledger. ``justitia.metrics.scorer.private_scorer`` does this for
+# you; here it is written out.
+
 ledger = PrivacyLedger(epsilon=1.4, delta=1e-5)
 spent = []
 
 
-class NoisedViolation:
-    """A scorer that looks at the attribute of held-out people through ``measure`` and pays for it."""
+class NoisyViolation:
+    """Minus the noisy violation, so that greater is better."""
 
     def __call__(self, fitted, X, y, *, sensitive_features):
-        """Minus the noised violation, so that greater is better."""
+        """Measure the decisions of one fold."""
         found = measure(
             y,
             fitted.predict(X),
@@ -62,7 +77,7 @@ with warnings.catch_warnings():
         pipeline,
         data.X,
         data.y,
-        scoring={"accuracy": "accuracy", "violation": NoisedViolation()},
+        scoring={"accuracy": "accuracy", "violation": NoisyViolation()},
         params={"sensitive_features": data.sensitive, "ledger": ledger},
         cv=StratifiedKFold(3, shuffle=True, random_state=0),
         error_score="raise",
@@ -71,22 +86,31 @@ table = pd.DataFrame(
     {"accuracy": found["test_accuracy"], "violation": -found["test_violation"], "epsilon so far": spent},
     index=[f"fold {k}" for k in range(1, 4)],
 )
-print("Three folds of Bank; violations of held-out people are noised:\n")
-print(table.to_string(float_format="{:.3f}".format))
-print(f"\nSpent: epsilon {ledger.epsilon():.3f} of {ledger.budget_epsilon:g} for 3 fits and 3 scores at 0.5 each.")
+table.round(3)
+
+# %%
+# Three fits and three scores at epsilon 0.5 each fit into 1.4, because the ledger composes exactly.
+
+ledger
+
+# %%
+# One more fit does not fit, and is refused before anything is computed:
+
 try:
     pipeline.fit(data.X, data.y, sensitive_features=data.sensitive, ledger=ledger)
-except BudgetExceeded as refusal:
-    print(f"One more fit: {refusal}")
+except BudgetExceeded as error:
+    refusal = str(error)
+    print(refusal)
+sklearn.set_config(enable_metadata_routing=False)
 
-figure, (left, right) = panels(2)
-left.plot(table["violation"], table["accuracy"], **LOOKS[1] | {"linestyle": "none"})
+# %%
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+left.plot(table["violation"], table["accuracy"], "o")
 left.set(title="held-out folds", xlabel="noised violation", ylabel="accuracy", ylim=(0.7, 0.9), xlim=(0, 0.2))
-left.set_xticks([0, 0.05, 0.1, 0.15, 0.2])
-right.step(np.arange(4), [0.0, *spent], where="post", color=LOOKS[1]["color"])
-right.plot(np.arange(1, 4), spent, **LOOKS[1] | {"linestyle": "none"}, label="spent")
-right.axhline(ledger.budget_epsilon, color=LOOKS[2]["color"], linestyle="--", label="budget")
+right.step(np.arange(4), [0.0, *spent], where="post")
+right.axhline(ledger.budget_epsilon, color="0.4", linestyle="--", label="budget")
 right.set(title="the ledger", xlabel="folds done", ylabel="epsilon", ylim=(0, 1.6))
 right.set_xticks(range(4))
 right.legend(loc="lower right")
-save(figure, path)
+plt.show()

@@ -268,6 +268,33 @@ def test_imports_inside_functions_go_downward_but_for_the_listed_ones() -> None:
     assert upward == set(UPWARD_IN_FUNCTIONS)
 
 
+#: Modules that a method asks for by name when it shows an object: the drawing is above what it draws. They take the
+#: object, which holds released numbers only, and nothing else depends on what they return.
+SHOWN_BY = {
+    ("metrics/measurement.py", "justitia.metrics.displays"),
+    ("metrics/impact.py", "justitia.metrics.displays"),
+    *(
+        (name, "justitia.report.notebook")
+        for name in (
+            *("curve.py", "private_estimator.py", "metrics/displays.py", "metrics/impact.py"),
+            *("metrics/measurement.py", "privacy/certificate.py", "privacy/ledger.py"),
+        )
+    ),
+}
+
+
+def test_modules_asked_for_by_name_are_drawings_in_methods_that_show_an_object() -> None:
+    found = set()
+    for name, tree in FILES.items():
+        for method in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            named = [call.args[0] for call in calls(method, "import_module")]
+            texts = [one.value for one in named if isinstance(one, ast.Constant)]
+            if own := {text for text in texts if str(text).startswith("justitia")}:
+                found |= {(name, text) for text in own}
+                assert method.name in {"plot", "_repr_html_", "_html_repr"}, (name, method.name)
+    assert found == SHOWN_BY
+
+
 def test_imports_have_no_cycle() -> None:
     # imports inside functions count; the root package imports everything, so nothing may import it
     graph = {

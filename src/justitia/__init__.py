@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan as PFLDAsPublishedPlan
     from justitia.postprocessing.plan import PostProcessingPlan as PostProcessingPlan
     from justitia.privacy.attribute import SensitiveColumns
+    from justitia.privacy.bins import Bins
     from justitia.privacy.certificate import Certificate
     from justitia.privacy.durable_ledger import DurableLedger
     from justitia.privacy.ledger import PrivacyLedger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bins",
     "BudgetExceeded",
     "BudgetWarning",
     "Certificate",
@@ -57,6 +59,7 @@ __all__ = [
 
 #: Which module has each public name: the imports above, for those who run instead of check types.
 _HOMES = {
+    "Bins": "justitia.privacy.bins",
     "BudgetExceeded": "justitia.exceptions",
     "BudgetWarning": "justitia.exceptions",
     "Certificate": "justitia.privacy.certificate",

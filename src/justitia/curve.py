@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import html
 import math
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import pandas as pd
@@ -77,10 +77,9 @@ class Tradeoff:
         return f"Tradeoff({len(self.models)} models, tolerances {', '.join(given) or 'by the noise'})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table, and what all models cost together."""
-        written = self.table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0, index=False)
-        statement = html.escape(self.certificate.statement)
-        return f"<div><p><strong>{html.escape(repr(self))}</strong></p>{written}<p>{statement}</p></div>"
+        """For notebooks: the curve, its table, and what all models cost together."""
+        form: str = import_module("justitia.report.notebook").tradeoff_form(self)
+        return form
 
     def choose(self, violation: float, deviations: float = 0.0) -> Model:
         """The model of best accuracy, or R2, whose noised violation is at most ``violation``; the first if none is.

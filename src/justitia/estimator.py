@@ -78,7 +78,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
     ratio : float, optional
         Instead of a tolerance: smallest rate of a group as a share of the largest, 0.8 for the four-fifths rule.
-    groups : sequence, mapping or "infer"
+    groups : sequence, mapping, Bins or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
     engine : {"post-processing", "moments", "pf-ld", "pf-ld-as-published"}, optional

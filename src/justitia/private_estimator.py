@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -134,13 +135,15 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         return found
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram for notebooks and, of a fitted model, what was promised and at what price."""
+        """scikit-learn's diagram for notebooks and, of a fitted model, its price list and what was promised."""
         with warnings.catch_warnings():
             # scikit-learn reads parameters off the docstring and warns of sections that numpydoc does not list.
             warnings.filterwarnings("ignore", message="Unknown section", category=UserWarning)
             diagram: str = super()._html_repr()
-        certificate = getattr(self, "certificate_", None)
-        return diagram if certificate is None else diagram + certificate._repr_html_()
+        if not hasattr(self, "certificate_"):
+            return diagram
+        form: str = import_module("justitia.report.notebook").model_form(self)
+        return diagram + form
 
     @features_only
     def explain(self, X: Any) -> pd.DataFrame:

@@ -65,7 +65,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
         and 1, for "demographic_parity"; of means, in units of y, for "mean_parity"; of mean squared errors, in squared
         units of y, for "equal_error". None: one standard error (sampling and noise) of the difference between the two
         smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
-    groups : sequence, mapping or "infer"
+    groups : sequence, mapping, Bins or "infer"
         The public list of group labels. "infer" reads it off the data, and the certificate then begins with saying that
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
     base : regressor, callable or str, optional

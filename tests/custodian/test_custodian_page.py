@@ -3,25 +3,33 @@
 import base64
 import csv
 import io
+import itertools
 import json
 import math
 import re
-import shutil
+import socket
 import sqlite3
+import stat
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.stats import norm
 from service_fixtures import IDS, KEYS, Caller, make_folder, opened
 
+from access import CHROMIUM, FLAGS, axe_faults, faults, weak_colours
 from justitia import DurableLedger
+from justitia.cli import cli
 from justitia.custodian.page import Debit, csv_text, folded, page_app, page_text
 from justitia.custodian.populations import ledger_file
 from justitia.custodian.records import Client
+from justitia.custodian.server import servers
+from justitia.custodian.settings import ServiceSettings
 from justitia.privacy.accounting import GaussianCost, RandomizedResponseCost, best_guess
 
 READER = Client("reader", ("read",), None, "", ("people",))
@@ -188,24 +196,73 @@ def test_page_shows_the_populations_that_a_key_is_for_and_no_others(tmp_path: Pa
         assert "<h2>people" not in page_text(service, replace(READER, populations=("others",)))
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_page_names_its_parts_and_its_colours_have_contrast(tmp_path: Path) -> None:
+    text = asked_page(tmp_path / "holder")
+    assert faults(text) == []
+    assert weak_colours(text, ("ink", "quiet", "spent", "wrong"), (), ("back", "card")) == []
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; run `make browser`.")
 def test_page_opens_in_a_browser_without_errors_and_is_accessible(tmp_path: Path) -> None:
-    from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 
     file = tmp_path / "page.html"
     file.write_text(asked_page(tmp_path / "holder"), encoding="utf-8")
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         try:
-            for width, scheme in ((390, "dark"), (1280, "light")):
-                page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-                said: list[str] = []
-                page.on("console", lambda message, said=said: said.append(message.text))
-                page.goto(file.as_uri())
-                assert [one["id"] for one in Axe().run(page).response["violations"]] == []
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert said == []
-                page.close()
+            for width, scheme in itertools.product((390, 1280), ("light", "dark")):
+                assert axe_faults(browser, file, width, scheme) == []
+            page, said = browser.new_page(), []
+            page.on("console", lambda message: said.append(message.text))
+            page.goto(file.as_uri())
+            assert said == []
         finally:
             browser.close()
+
+
+def test_page_at_a_socket_is_open_to_this_user_alone_and_the_socket_goes_with_the_server(tmp_path: Path) -> None:
+    folder, place = make_folder(tmp_path / "holder"), tmp_path / "page.sock"
+    with opened(folder, page_socket=str(place)) as service:
+        place.touch()
+        place.unlink()
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(str(place))  # of a process that was killed
+        left.close()
+        _, page = servers(service)
+        thread = threading.Thread(target=page.run, daemon=True)
+        thread.start()
+        while not page.started:
+            time.sleep(0.01)
+        try:
+            assert stat.S_IMODE(place.stat().st_mode) == 0o600
+            for key, status in ((KEYS["reader"], b"200"), ("wrong", b"401")):
+                word = base64.b64encode(f"any:{key}".encode()).decode()
+                with socket.socket(socket.AF_UNIX) as caller:
+                    caller.connect(str(place))
+                    lines = "GET / HTTP/1.1", "Host: localhost", f"Authorization: Basic {word}", "Connection: close"
+                    caller.sendall("\r\n".join([*lines, "", ""]).encode())
+                    assert caller.makefile("rb").read().split()[1] == status
+        finally:
+            page.should_exit = True
+            thread.join()
+        assert not place.exists()
+
+
+def test_other_file_in_the_place_of_the_socket_is_kept_and_the_page_does_not_start(tmp_path: Path) -> None:
+    place = tmp_path / "page.sock"
+    place.write_text("mine")
+    with opened(make_folder(tmp_path / "holder"), page_socket=str(place)) as service:
+        _, page = servers(service)
+        with pytest.raises(SystemExit):
+            page.run()
+    assert place.read_text() == "mine"
+
+
+def test_settings_name_the_socket_within_the_folder_and_the_command_overrides_it(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "holder")
+    (folder / "custodian.toml").write_text('page_socket = "page.sock"\n')
+    assert ServiceSettings.read(folder).page_socket == str(folder / "page.sock")
+    given = ["custodian", "serve", str(folder), "--check", "--socket", str(tmp_path / "other.sock"), "--json"]
+    found = CliRunner().invoke(cli, given)
+    assert json.loads(found.output)["page"] == f"Unix socket {tmp_path / 'other.sock'}"

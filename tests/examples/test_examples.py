@@ -1,99 +1,152 @@
-"""The tutorials run as they are, print tables that make sense, and draw pictures; the site shows each of them."""
+"""The tutorials run cell by cell, show what they promise and draw pictures; the site lists each of them."""
 
+import ast
+import contextlib
+import io
+import json
 import re
+import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
-from matplotlib import image
-
-from quick import smaller_fits
-from scripts import run_script
+import sklearn
+import torch
+from sphinx_gallery.notebook import jupyter_notebook
+from sphinx_gallery.py_source_parser import split_code_and_text_blocks
 
 ROOT = Path(__file__).parents[2]
-#: Tutorials that draw a picture; other examples have tests of their own.
-SCRIPTS = [
-    path for path in sorted((ROOT / "examples").glob("*.py")) if "\nfrom pictures import" in path.read_text("utf-8")
-]
+#: Tutorials have cells; other examples have tests of their own.
+TUTORIALS = {
+    path.stem: path for path in sorted((ROOT / "examples").glob("*.py")) if "\n# %%\n" in path.read_text("utf-8")
+}
 PAGE = (ROOT / "docs" / "tutorials.md").read_text(encoding="utf-8")
-#: Rows of the printed tables: a name, then numbers.
-ROW = re.compile(r"^(\w[\w ,.%-]*?) {2,}(-?\d.*)$", re.MULTILINE)
+
+
+class Ran:
+    """A tutorial that was run: its names, what it printed, the forms of its cells, and the number of its pictures."""
+
+    def __init__(self, path: Path) -> None:
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.forms: list[str] = []
+        printed = io.StringIO()
+        plt.close("all")
+        with (
+            warnings.catch_warnings(),
+            mpl.rc_context({"backend": "Agg"}),
+            sklearn.config_context(),
+            torch.random.fork_rng(devices=[]),
+            contextlib.redirect_stdout(printed),
+        ):
+            warnings.simplefilter("ignore")  # what a tutorial warns of is its own affair
+            for kind, source, line in split_code_and_text_blocks(str(path))[1]:
+                if kind == "code":
+                    self._run(source, path, line)
+            self.pictures = len(plt.get_fignums())
+            plt.close("all")
+        self.printed = printed.getvalue()
+
+    def _run(self, source: str, path: Path, line: int) -> None:
+        """One cell; if its last line is an expression, the object shows itself as a notebook would show it."""
+        tree = ast.parse(source)
+        ast.increment_lineno(tree, line - 1)
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, path, "exec"), self.names)
+        if last is not None:
+            assert isinstance(last, ast.Expr)
+            value = eval(compile(ast.Expression(last.value), path, "eval"), self.names)
+            form = getattr(value, "_repr_html_", None)
+            self.forms += [] if form is None else [form()]
 
 
 @cache
-def run(script: str, folder: Path) -> tuple[str, Path]:
-    """What a script printed, and its picture."""
-    picture = folder / f"{script}.png"
-    with smaller_fits():  # `make pictures` runs them with bases of the default size
-        printed = run_script(ROOT / "examples" / f"{script}.py", "--picture", str(picture), folder=folder)
-    return printed, picture
+def run(name: str) -> Ran:
+    return Ran(TUTORIALS[name])
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("examples")
+@pytest.mark.parametrize("name", list(TUTORIALS))
+def test_tutorial_runs_shows_finite_numbers_and_draws_a_picture(name: str) -> None:
+    ran = run(name)
+    assert ran.pictures >= 1
+    table = ran.names.get("table", pd.DataFrame([1.0]))
+    assert np.isfinite(table.to_numpy(dtype=float)).all()
+    assert "nan" not in ran.printed
+    assert ran.forms
 
 
-def table(printed: str) -> dict[str, list[float]]:
-    """The numbers of each printed row, by its name."""
-    return {name: [float(one) for one in re.findall(r"-?\d+\.\d+", rest)] for name, rest in ROW.findall(printed)}
+def test_every_display_is_shown_and_drawn() -> None:
+    ran = run("displays")
+    shown = [
+        "sk-top-container",
+        "rows are in price_",
+        "differentially private",
+        "before the correction",
+        "Impact ratio",
+    ]
+    shown += ["is spent", "models along a curve"]
+    assert [any(words in form for form in ran.forms) for words in shown] == [True] * len(shown)
+    assert sum("<svg" in form for form in ran.forms) >= 7
+    assert ran.pictures == 5
 
 
-@pytest.mark.parametrize("script", [path.stem for path in SCRIPTS])
-def test_tutorial_runs_prints_finite_numbers_and_draws_a_picture(script: str, folder: Path) -> None:
-    printed, picture = run(script, folder)
-    rows = table(printed)
-    assert len(rows) >= 2
-    assert "nan" not in printed
-    pixels = image.imread(picture)
-    assert pixels.shape[0] > 200
-    assert pixels.shape[1] > 400
-    assert np.unique(pixels[..., :3].reshape(-1, 3), axis=0).shape[0] > 20
+def test_income_corrected_model_has_a_smaller_gap_at_a_small_loss_of_accuracy() -> None:
+    table = run("income").names["table"]
+    assert table.loc["corrected", "at most"] < table.loc["not corrected", "at least"]
+    assert table.loc["corrected", "accuracy"] > table.loc["not corrected", "accuracy"] - 0.05
 
 
-def test_income_private_model_violates_less_than_the_plain_one_at_a_small_loss_of_accuracy(folder: Path) -> None:
-    rows = table(run("income", folder)[0])
-    # accuracy, women, men, violation, lower, upper
-    plain, fair = rows["not corrected"], rows["justitia, default"]
-    assert fair[5] < plain[4]
-    assert fair[0] > plain[0] - 0.05
+def test_occupation_corrected_classes_differ_less_at_a_small_loss_of_accuracy() -> None:
+    table = run("occupation").names["table"]
+    assert table.loc["corrected", "at most"] < table.loc["not corrected", "at least"]
+    assert table.loc["corrected", "accuracy"] > table.loc["not corrected", "accuracy"] - 0.05
 
 
-def test_occupation_corrected_classes_differ_less_at_a_small_loss_of_accuracy(folder: Path) -> None:
-    rows = table(run("occupation", folder)[0])
-    # accuracy, violation, lower, upper
-    before, after = rows["not corrected"], rows["justitia, epsilon 1"]
-    assert after[3] < before[2]
-    assert after[0] > before[0] - 0.05
+def test_hours_corrected_predictions_have_nearer_distributions_and_keep_most_of_the_fit() -> None:
+    table = run("hours").names["table"]
+    before, after = table.loc["not corrected"], table.loc["corrected"]
+    assert after["at most"] < before["at least"]
+    assert after["R2"] > before["R2"] - 0.1
+    assert abs(after["men"] - after["women"]) < abs(before["men"] - before["women"])
 
 
-def test_hours_corrected_predictions_have_nearer_distributions_and_keep_most_of_the_fit(folder: Path) -> None:
-    rows = table(run("hours", folder)[0])
-    # R2, women, men, distance, lower, upper, difference of means with bounds
-    before, after = rows["not corrected"], rows["justitia, epsilon 1"]
-    assert after[5] < before[4]
-    assert after[0] > before[0] - 0.1
-    assert abs(after[2] - after[1]) < abs(before[2] - before[1])
+def test_fairlearn_and_our_metrics_agree() -> None:
+    table = run("fairlearn_side_by_side").names["table"]
+    assert table["fairlearn"].to_numpy() == pytest.approx(table["justitia"].to_numpy())
 
 
-def test_fairlearn_and_our_metrics_agree_in_the_printed_table(folder: Path) -> None:
-    rows = table(run("fairlearn_side_by_side", folder)[0])
-    for name in ("logistic regression", "fairlearn reduction", "justitia, epsilon 1"):
-        assert rows[name][1] == rows[name][2]
-
-
-def test_pipeline_spends_within_its_budget_and_is_refused_after_it(folder: Path) -> None:
-    printed = run("pipeline_routing", folder)[0]
-    spent = [numbers[-1] for name, numbers in table(printed).items() if name.startswith("fold")]
+def test_pipeline_spends_within_its_budget_and_is_refused_after_it() -> None:
+    names = run("pipeline_routing").names
+    spent = names["table"]["epsilon so far"].tolist()
     assert spent == sorted(spent)
     assert spent[-1] <= 1.4
-    assert "One more fit: 'this plan' would bring epsilon to" in printed
+    assert "'this plan' would bring epsilon to" in names["refusal"]
 
 
-@pytest.mark.parametrize("script", [path.stem for path in SCRIPTS])
-def test_tutorial_is_on_the_page_with_its_output_and_a_small_picture(script: str) -> None:
-    assert f"../examples/{script}.py" in PAGE
-    assert f"pictures/{script}.txt" in PAGE
-    assert f"(pictures/{script}.png)" in PAGE
-    assert 5_000 < (ROOT / "docs" / "pictures" / f"{script}.png").stat().st_size < 100_000
+@pytest.mark.parametrize("name", list(TUTORIALS))
+def test_tutorial_is_on_the_page_and_needs_no_other_file(name: str) -> None:
+    assert f"tutorials/{name}\n" in PAGE
+    assert f"images/sphx_glr_{name}_00" in PAGE
+    imported = set(re.findall(r"^(?:from|import) (\w+)", TUTORIALS[name].read_text("utf-8"), re.MULTILINE))
+    assert not imported & {path.stem for path in (ROOT / "examples").glob("*.py")}
+
+
+@pytest.mark.parametrize("name", list(TUTORIALS))
+def test_notebook_to_download_has_the_cells_of_the_tutorial(name: str) -> None:
+    blocks = split_code_and_text_blocks(str(TUTORIALS[name]))[1]
+    settings = {
+        "first_notebook_cell": None,
+        "last_notebook_cell": None,
+        "pypandoc": False,
+        "promote_jupyter_magic": False,
+        "notebook_images": False,
+        "backreferences_dir": None,
+    }
+    notebook = jupyter_notebook(blocks, settings, str(ROOT / "examples"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) == sum(kind == "code" for kind, _, _ in blocks) >= 3
+    assert json.dumps(notebook)

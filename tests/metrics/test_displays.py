@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import warnings
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from justitia import LagrangianDualClassifier, Measurement, PrivacyLedger, Tradeoff, measure, tradeoff
 from justitia.datasets import make_synthetic
-from justitia.metrics.displays import MeasurementDisplay
+from justitia.metrics.displays import MeasurementDisplay, PriceDisplay
 
 mpl.use("Agg")
 DATA = make_synthetic(1500, groups=("<b>", "m"), n_features=3, random_state=0)
@@ -68,12 +70,57 @@ def test_short_forms_are_short_and_begin_with_what_matters(measured: Measurement
 
 def test_notebook_forms_escape_names_and_hold_the_guarantee(measured: Measurement, curve: Tradeoff) -> None:
     ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5)
-    for one in (measured, curve, measured.certificate, ledger):
+    prices = PriceDisplay.from_estimator(curve.models[0])
+    for one in (measured, measured.impact(), curve, measured.certificate, prices, ledger):
         html = one._repr_html_()
         assert "<b>" not in html
+        assert "<script" not in html
         assert html.count("<div") == html.count("</div>")
     assert "&lt;b&gt;" in measured._repr_html_()
-    assert curve.models[0].certificate_._repr_html_() in curve.models[0]._repr_html_()
+    assert curve.models[0].certificate_.statement in curve.models[0]._repr_html_()
+
+
+def test_notebook_forms_are_drawn_and_their_titles_have_ids_of_their_own(
+    measured: Measurement, curve: Tradeoff
+) -> None:
+    spent = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    measure(DATA.y, DATA.y, **GIVEN, ledger=spent)
+    prices = PriceDisplay.from_estimator(curve.models[0])
+    forms = [measured, measured.impact(), curve, measured.certificate, prices, spent, curve.models[0], measured]
+    html = [one._repr_html_() for one in forms]
+    assert ["<svg" in one for one in html] == [True] * len(forms)
+    ids = re.findall(r' id="(justitia-[^"]+)"', "".join(html))
+    assert len(ids) == len(set(ids)) >= 2 * len(forms)
+    for one in html:
+        assert set(re.findall(r'aria-labelledby="([^"]+)"', one)) <= {
+            f"{a} {b}" for a, b in itertools.pairwise(re.findall(r' id="([^"]+)"', one))
+        }
+
+
+def test_notebook_forms_without_privacy_hold_no_number_by_group(measured: Measurement) -> None:
+    given = {name: value for name, value in GIVEN.items() if name != "noise_seed"} | {"epsilon": math.inf}
+    exact = measure(DATA.y, DATA.y, **given)
+    model = LagrangianDualClassifier(epsilon=math.inf, groups=["<b>", "m"], random_state=0)
+    curve = tradeoff(model, DATA.X, DATA.y, sensitive_features=DATA.sensitive, tolerances=(0.02, 0.2))
+    for one in (exact, exact.impact(), curve, curve.models[0]):
+        html = one._repr_html_()
+        assert "<svg" not in html or one is curve.models[0]  # whose diagram scikit-learn draws
+        assert "justitia-form" in html
+        assert "points" not in html
+    assert 'class="mark' not in curve.models[0]._repr_html_()
+    with pytest.raises(ValueError, match="exact"):
+        PriceDisplay.from_estimator(curve.models[0])
+
+
+def test_price_list_is_drawn_with_its_errors_and_the_deployed_model(curve: Tradeoff) -> None:
+    model = curve.models[0]
+    ax = PriceDisplay.from_estimator(model).plot().ax_
+    drawn = ax.containers[0].lines[0].get_xdata()
+    assert sorted(drawn) == pytest.approx(sorted(100 * model.price_["violation"]))
+    deployed = next(line for line in ax.lines if line.get_label() == "deployed")
+    assert deployed.get_xdata() == pytest.approx(100 * model.price_.loc[model.price_["deployed"], "violation"])
+    with pytest.raises(ValueError, match="price_"):
+        PriceDisplay.from_estimator(LagrangianDualClassifier())
 
 
 def test_estimator_is_shown_without_a_warning_about_its_docstring() -> None:

@@ -17,7 +17,7 @@ from justitia import Measurement, PrivacyLedger, measure
 from justitia.metrics import exact as metrics
 from justitia.metrics.bounds import NOT_ENOUGH
 from justitia.metrics.exact import rates_by_group, violation
-from justitia.metrics.means import NumberQuery, means_by_name, public_levels
+from justitia.metrics.means import ComparedNumberQuery, NumberQuery, means_by_name, public_levels
 from justitia.metrics.measure import MeasurementQuery
 from justitia.metrics.rates import class_metrics
 from justitia.metrics.targets import kind_of_target
@@ -86,7 +86,9 @@ def test_kind_of_target_is_seen_from_the_values_unless_that_is_a_guess(y: Any, d
         ({"y": [0, "a", 1.5] * (N // 3), "d": [0] * N}, "expected class labels of one type"),
         ({"y": TARGET, "d": PREDICTED, "notion": "accuracy_parity"}, "pass 'equal_error'"),
         ({"y": TARGET, "d": PREDICTED, "notion": "equalized_odds"}, "no notion of numbers 'equalized_odds'"),
-        ({"y": TARGET, "d": PREDICTED, "before": PREDICTED}, "expected decisions with before, got numbers"),
+        ({"y": TARGET, "d": PREDICTED, "before": PREDICTED[:-1]}, "expected the same number of rows everywhere"),
+        ({"y": TARGET, "d": PREDICTED, "before": 0 * PREDICTED}, "expected predictions that differ"),
+        ({"y": TARGET, "d": PREDICTED, "before": np.where(GIVEN, PREDICTED, np.nan)}, "a finite number in every row"),
         ({"y": TARGET, "d": PREDICTED, "levels": 0}, "expected levels to be at least 1"),
         ({"y": TARGET, "d": PREDICTED, "value_range": (1, 0)}, "expected value_range to be"),
         ({"y": TARGET, "d": PREDICTED, "value_range": 3}, "expected value_range to be two numbers"),
@@ -220,6 +222,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "distribution": {"y": TARGET, "d": PREDICTED},
     "means": {"y": TARGET, "d": PREDICTED, "notion": ["mean_parity", "equal_error"], "metrics": "mean_absolute_error"},
     "both": {"y": TARGET, "d": PREDICTED, "notion": ["demographic_parity", "equal_error"], "levels": 5},
+    "compared": {"y": TARGET, "d": PREDICTED, "before": TARGET + 1, "notion": ["demographic_parity", "mean_parity"]},
 }
 
 
@@ -245,6 +248,37 @@ def test_query_rows_are_at_most_of_length_one_and_the_farthest_row_attains_it() 
         lengths = np.linalg.norm(query.values(), axis=1)
         farthest = np.argmax(np.abs(PREDICTED - PREDICTED.mean()))
         assert lengths.max() == lengths[farthest] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_query_rows_about_two_models_are_at_most_of_length_one_and_some_row_nearly_attains_it() -> None:
+    asked = means_by_name(["demographic_parity", "equal_error"], [])
+    one, other = (NumberQuery.from_rows(asked, TARGET, d, 20) for d in (PREDICTED, TARGET + 1))
+    lengths = np.linalg.norm(ComparedNumberQuery(one, other).values(), axis=1)
+    assert 0.5 < lengths.max() <= 1 + 1e-12
+    same = np.linalg.norm(ComparedNumberQuery(one, one).values(), axis=1)
+    assert same == pytest.approx(np.linalg.norm(one.values(), axis=1))
+
+
+def test_numbers_before_are_what_a_measurement_of_them_alone_gives_without_noise() -> None:
+    options = {"y": TARGET, "epsilon": math.inf, "notion": ["demographic_parity", "equal_error"]}
+    both = run(d=PREDICTED, before=TARGET + 1, **options)
+    for found, alone in ((both, run(d=PREDICTED, **options)), (both.before, run(d=TARGET + 1, **options))):
+        assert_allclose(found.table.drop(columns="evidence"), alone.table.drop(columns="evidence"), atol=1e-9)
+        assert_allclose(found.distribution.table, alone.distribution.table, atol=1e-9)
+        for name, gap in found.violations.items():
+            assert gap.estimate == pytest.approx(alone.violations[name].estimate)
+    assert both.to_dict()["before"]["distribution"] == both.before.distribution.to_dict()
+    assert both.before.before is None
+
+
+def test_numbers_before_cost_a_quarter_of_the_query() -> None:
+    y = np.arange(2100.0)
+    alone = NumberQuery.from_rows({"mean_parity": "mean_prediction"}, None, y, 20)
+    both = ComparedNumberQuery(alone, alone)
+    width = alone.values().shape[1]
+    (noisy, _), found = alone.read(np.zeros((2, width)), 1.5), both.results(np.zeros((2, 2 * width)), 1.5)
+    assert_allclose(found["noisy"].var_sum / noisy.var_sum, 4 / 3)
+    assert_allclose(found["noisy_before"].var_sum / noisy.var_sum, 4.0)
 
 
 def test_noise_of_class_rates_is_that_of_centred_rows_and_of_levels_that_of_factorised_prefix_sums() -> None:
@@ -292,7 +326,7 @@ def test_measurement_as_text_and_json_works_for_every_task(case: str) -> None:
     assert lines[0] == "3,000 rows, 3 groups; noisy, with bounds at 0.95"
     facts = json.loads(found.to_json())
     assert set(facts["violations"]) == set(found.violations)
-    assert ("distribution" in facts) == (case in {"distribution", "both"})
+    assert ("distribution" in facts) == (case in {"distribution", "both", "compared"})
     for name, one in found.violations.items():
         assert one.lower <= one.estimate <= one.upper
         assert found.test(0.0, name).answer in {"above", NOT_ENOUGH}

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -164,8 +164,8 @@ def by_hand(table: Any) -> Any:
 
 
 KEPT = {
-    "forest": RandomForestClassifier(10, random_state=0).fit(X, DATA.y),
-    "pipeline": make_pipeline(StandardScaler(), LogisticRegression()).fit(X, DATA.y),
+    "neighbours": KNeighborsClassifier(10).fit(X, DATA.y),
+    "pipeline": make_pipeline(StandardScaler(), KNeighborsClassifier(10)).fit(X, DATA.y),
     "function": by_hand,
     "linear leaves": trees(linear_tree=True).fit(X, DATA.y),
     "option of predictions": trees(pred_early_stop=True).fit(X, DATA.y),
@@ -203,11 +203,11 @@ def test_save_base_that_cannot_be_written_is_refused_before_anything_is_written(
 
 
 def test_load_base_that_was_cross_fitted_is_the_one_of_the_rule(tmp_path: Path) -> None:
-    forest = RandomForestClassifier(10, random_state=0)
-    model = fit(X, base=forest)
+    neighbours = KNeighborsClassifier(10)
+    model = fit(X, base=neighbours)
     folder = model.save(tmp_path / "model", without_base=True)
     with pytest.raises(ValueError, match="got one that is not fitted; pass load"):
-        load(folder, base=forest)
+        load(folder, base=neighbours)
     assert_same(load(folder, base=model.rule_.base), model, X)
 
 

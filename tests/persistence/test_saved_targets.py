@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from targets import CLASSES, CODES, LATER, NUMBER, SEED, TABLE, N, X, fit_classes, fit_number, turned
 
 from justitia import LagrangianDualClassifier, LagrangianDualRegressor
@@ -242,10 +242,10 @@ def by_hand(rows: Any) -> Any:
 
 
 KEPT: dict[str, tuple[Callable[..., Any], Any]] = {
-    "forest of classes": (fit_classes, RandomForestClassifier(5, random_state=0).fit(X, CLASSES)),
+    "neighbours of classes": (fit_classes, KNeighborsClassifier(5).fit(X, CLASSES)),
     "function of classes": (fit_classes, by_hand),
     "linear leaves": (fit_classes, trees(linear_tree=True).fit(X, CLASSES)),
-    "forest of a number": (fit_number, RandomForestRegressor(5, random_state=0).fit(X, NUMBER)),
+    "neighbours of a number": (fit_number, KNeighborsRegressor(5).fit(X, NUMBER)),
     "function of a number": (fit_number, lambda rows: np.asarray(rows)[:, 0]),
     "another loss": (fit_number, regression_trees(objective="huber").fit(X, NUMBER)),
 }
@@ -267,9 +267,9 @@ def test_base_that_cannot_be_written_is_refused_and_asked_for(name: str, tmp_pat
 
 
 def test_load_base_of_another_target_is_refused(tmp_path: Path) -> None:
-    folder = fit_number(X, base=KEPT["forest of a number"][1]).save(tmp_path / "model", without_base=True)
+    folder = fit_number(X, base=KEPT["neighbours of a number"][1]).save(tmp_path / "model", without_base=True)
     with pytest.raises(TypeError, match="expected base to be a regressor because y holds numbers"):
-        LagrangianDualRegressor.load(folder, base=KEPT["forest of classes"][1])
+        LagrangianDualRegressor.load(folder, base=KEPT["neighbours of classes"][1])
 
 
 def test_load_with_the_class_of_another_target_is_refused_in_one_sentence(

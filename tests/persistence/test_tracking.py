@@ -11,8 +11,8 @@ from typing import Any
 
 import mlflow
 import pytest
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import KNeighborsClassifier
 from targets import CLASSES, GROUP, NUMBER, SEED, TABLE, fit_classes, fit_number
 
 from justitia import LagrangianDualClassifier, LagrangianDualRegressor, PFLDAsPublishedPlan, PFLDPlan, measure
@@ -288,8 +288,8 @@ def test_wrong_input_is_one_sentence_and_leaves_no_run(fitted: Any, tmp_path: Pa
 
 def test_folder_of_a_model_whose_base_cannot_be_saved_is_refused_and_leaves_no_run() -> None:
     data = make_synthetic(400, random_state=0)
-    forest = RandomForestClassifier(5, random_state=0)
-    model = LagrangianDualClassifier(epsilon=8.0, groups=data.groups, base=forest, random_state=0, noise_seed=1)
+    neighbours = KNeighborsClassifier(5)
+    model = LagrangianDualClassifier(epsilon=8.0, groups=data.groups, base=neighbours, random_state=0, noise_seed=1)
     model.fit(data.X, data.y, sensitive_features=data.sensitive)
     with pytest.raises(ValueError, match="expected a base that can be saved"):
         log_to_mlflow(model, save_model=True)

@@ -77,7 +77,8 @@ class Opened:
     requests: list[str]
 
 
-def visit(browser: Browser, file: Path, width: int, **options: Any) -> Opened:
+def visit(browser: Browser, file: Path, width: int, *, annex: bool = True, **options: Any) -> Opened:
+    """Open a page; its annex is folded until it is opened."""
     page = browser.new_page(viewport={"width": width, "height": 800}, reduced_motion="reduce", **options)
     opened = Opened(page, [], [])
     page.on("console", lambda message: opened.complaints.append(message.text))
@@ -85,6 +86,8 @@ def visit(browser: Browser, file: Path, width: int, **options: Any) -> Opened:
     page.on("dialog", lambda dialog: (opened.complaints.append(dialog.message), dialog.dismiss()))
     page.on("request", lambda request: opened.requests.append(request.url))
     page.goto(file.as_uri())
+    if annex:
+        page.evaluate("document.querySelectorAll('details.annex').forEach(one => { one.open = true; })")
     return opened
 
 
@@ -207,6 +210,24 @@ def test_arrow_keys_move_between_the_lines_of_a_chart(browser: Browser, files: d
     assert there is not None
     assert (here.split(",")[0], there.split(",")[0]) == ("women", "men")
     assert here.split(",")[1].split(":")[0] == there.split(",")[1].split(":")[0]
+    page.close()
+
+
+@needs_chromium
+def test_annex_is_folded_until_it_is_opened_or_a_link_leads_into_it_or_the_page_is_printed(
+    browser: Browser, files: dict[str, Path], width: int
+) -> None:
+    page = visit(browser, files["full"], width, annex=False).page
+    inside = page.locator("#trained")
+    assert inside.is_hidden()
+    page.emulate_media(media="print")
+    assert inside.evaluate("one => one.checkVisibility({contentVisibilityAuto: true})")
+    printed = page.pdf(prefer_css_page_size=True, format="A4").count(b"/Type /Page\n")
+    page.emulate_media(media="null")
+    assert inside.is_hidden()
+    page.get_by_role("link", name="Technical annex").click()
+    assert inside.is_visible()
+    assert page.pdf(prefer_css_page_size=True, format="A4").count(b"/Type /Page\n") == printed
     page.close()
 
 

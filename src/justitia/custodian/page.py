@@ -67,6 +67,10 @@ th { color: var(--quiet); font-weight: 500; } .number { text-align: right; font-
 .scroll { overflow-x: auto; } .time { white-space: nowrap; }
 details { border: 1px solid var(--rule); border-radius: .4rem; padding: .5rem .75rem; margin: .5rem 0; }
 summary { cursor: pointer; overflow-wrap: anywhere; }
+:focus-visible { outline: 3px solid var(--spent); outline-offset: 2px; } .wide { grid-column: 1 / -1; }
+@media (max-width: 36rem) {
+  body { margin: 1rem auto; } h2 { margin-top: 2rem; } svg text { font-size: 18px; } .middle { display: none; }
+  table { font-size: .8125rem; } th, td { padding-right: .5rem; } td.time { white-space: normal; } }
 </style></head><body><main>
 <h1>{{ name }}</h1>
 <p class="quiet">Budgets, answers and refusals; times are UTC. Nothing here is by group: exact numbers do not leave the
@@ -79,7 +83,9 @@ vault.</p>
 <p>{{ one.guess }}</p>
 <p{% if one.broken %} class="wrong"{% endif %}>{{ one.chain }}</p>
 {% if one.overdue %}<p class="wrong">{{ one.overdue }}</p>{% endif %}
-<dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl>
+<dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}
+<div class="wide"><dt>to delete the attribute</dt><dd><code>{% for word in one.retire %}
+<span class="time">{{ word }}</span>{% endfor %}</code></dd></div></dl>
 {{ one.chart }}
 <h3>Answers</h3>
 {% for run in one.runs %}<details><summary>{{ run.summary }}<br>
@@ -214,8 +220,8 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
         "data source": one.source or "not stated",
         "registered": _clock(one.registered),
         "keep until": one.keep_until or "not stated",
-        "to delete the attribute": f"justitia custodian retire FOLDER --population {one.name}",
     }
+    command = f"justitia custodian retire FOLDER --population {one.name}"
     return shown | {
         "used": _used(counts, one),
         "guess": _guess(counts, one),
@@ -225,6 +231,7 @@ def _population(service: Service, one: Population) -> dict[str, Any]:
         else f"Chain verified: {len(debits):,} debits and {len(receipts):,} receipts follow from those before them.",
         "overdue": _overdue(one),
         "facts": facts.items(),
+        "retire": command.split(),
         "chart": _chart(debits, one),
         "debits": f"{len(debits):,}",
         "runs": [_shown(run, one.delta) for run in reversed(runs[-_ROWS:])],
@@ -346,9 +353,12 @@ def _chart(debits: Sequence[Debit], one: Population) -> Markup:
     )
     times = [(_LEFT, "start", begun), ((_LEFT + _RIGHT) / 2, "middle", begun + (ended - begun) / 2)]
     times += [(_RIGHT, "end", ended)]
-    short = "%Y-%m-%d" if ended - begun > timedelta(days=3) else "%m-%d %H:%M"
+    span = ended - begun
+    short = "%Y-%m-%d" if span > timedelta(days=3) else "%m-%d %H:%M" if span > timedelta(minutes=10) else "%H:%M:%S"
     ticks = Markup("").join(
-        Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, _BOTTOM + 20, anchor, time.strftime(short))
+        Markup('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>').format(
+            x, _BOTTOM + 20, anchor, anchor, time.strftime(short)
+        )
         for x, anchor, time in times
     )
     return Markup(

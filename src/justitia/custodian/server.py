@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -39,7 +40,7 @@ class _Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection; raises as if there were none if the limiter closes it."""
         accepted, address = super().accept()
-        admitted = self.limiter.admit(accepted, str(address[0]))
+        admitted = self.limiter.admit(accepted, str(address[0]) if address else "socket")  # a Unix socket has none
         if admitted is None:
             raise BlockingIOError
         return admitted, address
@@ -60,16 +61,36 @@ def _listeners(host: str, port: int, limiter: ConnectionLimiter) -> list[socket.
     return found
 
 
+def _unix_listener(path: Path, limiter: ConnectionLimiter) -> list[socket.socket]:
+    """A listening socket in the file system that this user alone can connect to, from the moment it exists."""
+    if path.is_socket():  # of a process that was killed
+        path.unlink()
+    one = _Listener(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.limiter = limiter
+    mask = os.umask(0o177)
+    try:
+        one.bind(str(path))
+    except OSError:
+        one.close()
+        raise
+    finally:
+        os.umask(mask)
+    path.chmod(0o600)
+    return [one]
+
+
 class LimitedServer(uvicorn.Server):
     """A uvicorn server whose connections are limited.
 
     Parameters
     ----------
+    path : str
+        A Unix socket to listen at, instead of a host and port; it is removed when the server stops.
     options : keyword arguments
         Of :class:`uvicorn.Config`.
     """
 
-    def __init__(self, app: Any, limiter: ConnectionLimiter, **options: Any) -> None:
+    def __init__(self, app: Any, limiter: ConnectionLimiter, *, path: str = "", **options: Any) -> None:
         class Protocol(H11Protocol):
             """Notifies the limiter when headers are complete, and when a response is."""
 
@@ -88,17 +109,26 @@ class LimitedServer(uvicorn.Server):
                 super().on_response_complete()
 
         super().__init__(uvicorn.Config(app, http=Protocol, loop="asyncio", **options))
-        self._limiter = limiter
+        self._limiter, self._path = limiter, Path(path) if path else None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
         address = self.config.host, self.config.port
         try:
-            own = sockets or _listeners(*address, self._limiter)
+            own = sockets or (
+                _listeners(*address, self._limiter) if self._path is None else _unix_listener(self._path, self._limiter)
+            )
         except OSError as error:
-            logging.getLogger("uvicorn.error").error("cannot listen at %s:%d: %s", *address, error)
+            where = "{}:{}".format(*address) if self._path is None else str(self._path)
+            logging.getLogger("uvicorn.error").error("cannot listen at %s: %s", where, error)
             sys.exit(_CANNOT_START)
         await super().startup(sockets=own)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and remove the socket's file."""
+        await super().shutdown(sockets=sockets)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 def tls_options(settings: ServiceSettings) -> dict[str, Any]:
@@ -112,7 +142,7 @@ def tls_options(settings: ServiceSettings) -> dict[str, Any]:
 
 
 def servers(service: Service) -> list[LimitedServer]:
-    """The server of the HTTP interface and, unless ``page_port`` is 0, that of the status page."""
+    """The server of the HTTP interface and that of the status page, unless it has neither a port nor a socket."""
     settings = service.settings
     common: dict[str, Any] = {
         "log_level": "warning",
@@ -128,10 +158,11 @@ def servers(service: Service) -> list[LimitedServer]:
     app = App(service)
     limiter = ConnectionLimiter(per_address=settings.connections_per_address, total=_CONNECTIONS)
     own = LimitedServer(app.asgi, limiter, host=settings.host, port=settings.port, **common, **tls_options(settings))
-    if not settings.page_port:
+    if not settings.page_port and not settings.page_socket:
         return [own]
     limiter = ConnectionLimiter(per_address=_PAGE_CONNECTIONS, total=_PAGE_CONNECTIONS)
-    return [own, LimitedServer(page_app(app), limiter, host="127.0.0.1", port=settings.page_port, **common)]
+    where = {"host": "127.0.0.1", "port": settings.page_port, "path": settings.page_socket}
+    return [own, LimitedServer(page_app(app), limiter, **where, **common)]
 
 
 def serve(folder: Path, settings: ServiceSettings, noise_source: NoiseSource | None = None) -> None:

@@ -21,6 +21,7 @@ name = {name}                  # certificates name it
 host = "127.0.0.1"               # another address needs a certificate
 port = 8787
 page_port = 8788                 # status page for the custodian's staff, on this machine only; 0 for none
+page_socket = ""                 # a file such as "page.sock" instead: a Unix socket that this user alone can open
 {tls}tls_certificate = "server.pem"
 {tls}tls_key = "server.key"
 # client_ca = "clients.pem"      # then every client needs a certificate of this authority, checked at the handshake
@@ -43,6 +44,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8787
     page_port: int = 8788
+    page_socket: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     client_ca: str = ""
@@ -99,7 +101,7 @@ class ServiceSettings:
                 raise ValueError(
                     f"expected {name} in {str(path)!r} to be of another kind; see the line that init wrote."
                 )
-        for name in ("tls_certificate", "tls_key", "client_ca"):
+        for name in ("tls_certificate", "tls_key", "client_ca", "page_socket"):
             found[name] = str(folder / found[name]) if found.get(name) else ""
         return ServiceSettings(**found)
 

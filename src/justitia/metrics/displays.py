@@ -1,11 +1,13 @@
-"""Plots with matplotlib in scikit-learn's manner: rates by group, impact ratios, and a trade-off, with bounds.
+"""Plots with matplotlib in scikit-learn's manner: rates, impact ratios, a trade-off and a price list, with bounds.
 
 matplotlib is optional; a display imports it when it draws. Everything that is drawn is noised or public.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 FOUR_FIFTHS = 0.8
 
 
-def axes_or_new(ax: Any) -> Any:
-    """The axes that were given, or new ones.
+def axes_or_new(ax: Any, *, rows: int | None = None) -> Any:
+    """The axes that were given, or new ones, as high as this number of ``rows`` needs.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def axes_or_new(ax: Any) -> Any:
         import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
     except ImportError:
         raise ImportError("expected matplotlib for a plot, got none; pip install matplotlib.") from None
-    return plt.subplots()[1]
+    return plt.subplots(figsize=None if rows is None else (6.4, 1.4 + 0.4 * rows), layout="constrained")[1]
 
 
 @dataclass(eq=False)
@@ -84,10 +86,10 @@ class MeasurementDisplay:
         """Draw on ``ax``, or on new axes."""
         names = self.measurement.rate_names
         rate = names[0] if self.rate is None else check_choice("rate", self.rate, names)
-        ax = axes_or_new(ax)
         lines = [("after", self.measurement)]
         if self.measurement.before is not None:
             lines.insert(0, ("before", self.measurement.before))
+        ax = axes_or_new(ax, rows=len(lines) * len(self.measurement.groups))
         for k, (name, found) in enumerate(lines):
             label = name if len(lines) > 1 else rate
             _draw_intervals(
@@ -111,7 +113,7 @@ class ImpactDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on new axes."""
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, rows=len(self.impact.groups))
         table = self.impact.table.rename(columns={"rate": "of_group", "impact_ratio": "rate"})
         finite = table["upper"].where(np.isfinite(table["upper"]), table["rate"])
         _draw_intervals(ax, table.assign(upper=finite), shift=0.0, label="impact ratio")
@@ -145,6 +147,68 @@ class TradeoffDisplay:
         ax.set(xlabel="noised gap between two groups, two standard errors", ylabel=name)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+@dataclass(eq=False)
+class PriceDisplay:
+    """Price list of a fitted model: accuracy, or R2, against the gap, with two standard errors.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``model.price_``.
+    in_points : bool
+        Whether gaps are shares; False of differences of means or errors.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Axes and figure, once :meth:`plot` has drawn.
+    """
+
+    table: pd.DataFrame
+    in_points: bool = True
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, model: Any) -> Self:
+        """The price list that a fit left, without further budget.
+
+        Raises
+        ------
+        ValueError
+            If the model has none, or has no privacy: its gaps would be exact.
+        """
+        table = getattr(model, "price_", None)
+        if table is None:
+            raise ValueError("expected a model with price_, got none; fit one with engine 'post-processing'.")
+        if not math.isfinite(model.certificate_.epsilon):
+            raise ValueError("expected a model with a finite epsilon, got none; its gaps would be exact.")
+        return cls(table, model.notion not in ("mean_parity", "equal_error"))
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on new axes."""
+        ax = axes_or_new(ax)
+        name, unit = ("accuracy" if "accuracy" in self.table else "r2"), (100.0 if self.in_points else 1.0)
+        ordered = self.table.sort_values("violation")
+        gaps, errors = (unit * ordered[one].to_numpy(dtype=float) for one in ("violation", "violation_stderr"))
+        ax.errorbar(gaps, ordered[name], xerr=2 * errors, fmt="o-", capsize=3, label="each tolerance")
+        for words, mark, rows in (
+            ("deployed", "D", self.table["deployed"]),
+            ("uncorrected", "s", ~self.table["corrected"] & ~self.table["deployed"]),
+        ):
+            kept = self.table[rows]
+            ax.plot(unit * kept["violation"], kept[name], mark, markersize=9, zorder=3, label=words)
+        ax.set(xlabel=f"largest gap{', in points' if self.in_points else ''}, two standard errors", ylabel=name)
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the chart of the report, and the table."""
+        form: str = import_module("justitia.report.notebook").prices_form(self.table, in_points=self.in_points)
+        return form
 
 
 def _draw_intervals(ax: Any, table: pd.DataFrame, *, shift: float, label: str) -> None:

@@ -287,6 +287,11 @@ class Impact:
     def __repr__(self) -> str:
         return f"Impact({self.verdict})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, ratios with bounds, and the line of four fifths."""
+        form: str = import_module("justitia.report.notebook").impact_form(self)
+        return form
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {

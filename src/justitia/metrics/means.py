@@ -45,6 +45,9 @@ NUMBERS_ALONE = frozenset({"mean_parity", "equal_error", *NUMBER_METRICS})
 #: Notions of decisions, and those of numbers that come nearest.
 _NEAREST = {"accuracy_parity": "equal_error", "selection_rate_parity": "demographic_parity"}
 
+#: Part of a query row's squared length that is about the predictions before: a quarter, because the verdict is about
+#: those after. Their noise is then 1.15 times as large as without a comparison, noise of those before twice as large.
+BEFORE_SHARE = 1 / 4
 #: Weight of the number of rows beside that of a mean, where the distribution is not measured.
 COUNT_WEIGHT = 1 / 4
 #: Weight of a mean that was not asked for, and of the squares of a mean as a multiple of its own.
@@ -298,3 +301,46 @@ class NumberQuery:
                 total=n * variances,
             ),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedNumberQuery:
+    """The one query about the predictions of two models: the query rows of both side by side, shortened to length 1.
+
+    Attributes
+    ----------
+    after, before : NumberQuery
+    """
+
+    after: NumberQuery
+    before: NumberQuery
+    persons: PersonRows | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.after.n
+
+    @property
+    def places(self) -> Mapping[str, tuple[int, ...]]:
+        """Each notion or metric, with the place of its mean."""
+        return self.after.places
+
+    def values(self) -> Array:
+        """(n, width): both query rows, whose squared lengths add up to at most 1."""
+        return np.hstack(
+            [np.sqrt(1 - BEFORE_SHARE) * self.after.values(), np.sqrt(BEFORE_SHARE) * self.before.values()]
+        )
+
+    def results(self, answer: Array, variance: float) -> dict[str, Any]:
+        """Results of both, as fields of a Measurement."""
+        after, before = (replace(one, persons=self.persons) for one in (self.after, self.before))
+        width = len(after.rows.totals) + 2 * len(after.means)
+        share = 1 - BEFORE_SHARE
+        found = after.results(answer[..., :width] / np.sqrt(share), variance / share)
+        earlier = before.results(answer[..., width:] / np.sqrt(BEFORE_SHARE), variance / BEFORE_SHARE)
+        return found | {
+            "noisy_before": earlier["noisy"],
+            "ranges_before": earlier["ranges"],
+            "noisy_distribution_before": earlier["noisy_distribution"],
+        }

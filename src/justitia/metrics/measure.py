@@ -19,7 +19,14 @@ from justitia._validate import check_choice, check_fraction, check_nonnegative, 
 from justitia.metrics.bounds import Interval, NoisyRates, Verdict
 from justitia.metrics.composition import joint_statement
 from justitia.metrics.from_files import read_files, read_frame
-from justitia.metrics.means import NUMBER_METRICS, NUMBER_NOTIONS, NumberQuery, means_by_name, names_numbers
+from justitia.metrics.means import (
+    NUMBER_METRICS,
+    NUMBER_NOTIONS,
+    ComparedNumberQuery,
+    NumberQuery,
+    means_by_name,
+    names_numbers,
+)
 from justitia.metrics.measurement import Favorable, Measurement, column_margins
 from justitia.metrics.person_rows import PersonRows
 from justitia.metrics.quantiles import Array
@@ -114,7 +121,8 @@ def measure(
     scores : array-like of shape (n,), optional
         Public scores, larger for the positive class; the result then has score metrics by group.
     before : array-like of shape (n,), optional
-        Public decisions of another model about the same rows; the result then has the same rates of those.
+        Public decisions, or predicted numbers, of another model about the same rows; the result then has the same
+        rates of those. Of numbers, that takes a quarter of the query: noise of the first is 1.15 times as large.
     reference : label, optional
         The group that impact ratios, z, shortfall and score metrics compare with; by default ratios are to the group
         with the highest rate and the others to all other rows. The selection rate is then measured as well.
@@ -287,7 +295,7 @@ class _Asked:
     levels: int
     value_range: Any
 
-    def query(self, kind: Kind, y_true: Any, y_pred: Any) -> MeasurementQuery | NumberQuery:
+    def query(self, kind: Kind, y_true: Any, y_pred: Any) -> MeasurementQuery | NumberQuery | ComparedNumberQuery:
         """The query about these labels and predictions.
 
         Raises
@@ -310,8 +318,6 @@ class _Asked:
         described = {"binary": "two classes", "classes": "more than two classes", "number": "numbers"}[kind]
         if self.scores is not None and kind != "binary":
             raise ValueError(f"expected decisions between two classes with scores, got {described}; leave scores out.")
-        if self.before is not None and kind == "number":
-            raise ValueError(f"expected decisions with before, got {described}; measure the other predictions alone.")
 
     def _binary(self, labels: Any, y_pred: Any) -> MeasurementQuery:
         truth, decided = as_binary(labels, y_pred, self.pos_label)
@@ -336,11 +342,17 @@ class _Asked:
         before = None if self.before is None else codes[2]
         return MeasurementQuery.from_rows(rates, truth, decided, before, None, classes=len(classes))
 
-    def _numbers(self, y_true: Any, y_pred: Any) -> NumberQuery:
+    def _numbers(self, y_true: Any, y_pred: Any) -> NumberQuery | ComparedNumberQuery:
         predicted = as_numbers("y_pred", y_pred, self.value_range)
         truth = None if y_true is None else as_numbers("y_true", y_true, self.value_range)
         check_same_length(y_true=predicted if truth is None else truth, y_pred=predicted)
-        return NumberQuery.from_rows(means_by_name(self.notions, self.metrics), truth, predicted, self.levels)
+        compared = means_by_name(self.notions, self.metrics)
+        query = NumberQuery.from_rows(compared, truth, predicted, self.levels)
+        if self.before is None:
+            return query
+        before = as_numbers("before", self.before, self.value_range)
+        check_same_length(y_pred=predicted, before=before)
+        return ComparedNumberQuery(query, NumberQuery.from_rows(compared, truth, before, self.levels))
 
 
 def favorable_side(favorable: Any, kind: Kind, y_true: Any, y_pred: Any, pos_label: Any) -> Favorable:
@@ -427,7 +439,7 @@ def _check_without_labels(query: MeasurementQuery) -> None:
             )
 
 
-def _values_for(source: FrameRows | None, query: MeasurementQuery | NumberQuery) -> Any:
+def _values_for(source: FrameRows | None, query: MeasurementQuery | NumberQuery | ComparedNumberQuery) -> Any:
     """The public rows of a query, for a vault that has the attribute here or queries workers that hold it."""
     return query.values() if source is None else GivenRows.from_rows(query.values())
 

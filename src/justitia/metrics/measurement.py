@@ -6,7 +6,6 @@ those of the crossed groups, at no further cost.
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import textwrap
@@ -170,6 +169,8 @@ class Measurement:
         Of numeric predictions, if demographic parity was measured.
     favorable : {"positive", "negative"}
         Which of two decisions people want; :meth:`impact` is about its rate.
+    ranges_before, noisy_distribution_before
+        Of numeric predictions: the same of the predictions of the other model.
     """
 
     people: int
@@ -188,6 +189,8 @@ class Measurement:
     ranges: tuple[tuple[float, float], ...] | None = None
     noisy_distribution: NoisyDistribution | None = None
     favorable: Favorable = "positive"
+    ranges_before: tuple[tuple[float, float], ...] | None = None
+    noisy_distribution_before: NoisyDistribution | None = None
 
     @property
     def overall(self) -> pd.Series:
@@ -379,10 +382,19 @@ class Measurement:
 
     @cached_property
     def before(self) -> Measurement | None:
-        """The same rates, gaps and violations of the decisions of another model, from the same noisy answer."""
+        """The same rates, gaps and violations of another model's decisions or numbers, from the same noisy answer."""
         if self.noisy_before is None:
             return None
-        return replace(self, noisy=self.noisy_before, noisy_before=None, noisy_scores=None)
+        return replace(
+            self,
+            noisy=self.noisy_before,
+            noisy_before=None,
+            noisy_scores=None,
+            ranges=self.ranges_before,
+            ranges_before=None,
+            noisy_distribution=self.noisy_distribution_before,
+            noisy_distribution_before=None,
+        )
 
     @cached_property
     def margins(self) -> dict[str, Measurement]:
@@ -399,6 +411,8 @@ class Measurement:
                 noisy_before=None if self.noisy_before is None else one.rates(self.noisy_before),
                 noisy_scores=None if self.noisy_scores is None else one.scores(self.noisy_scores),
                 noisy_distribution=self.noisy_distribution and one.distribution(self.noisy_distribution),
+                noisy_distribution_before=self.noisy_distribution_before
+                and one.distribution(self.noisy_distribution_before),
                 crossed=(),
             )
             for one in self.crossed
@@ -441,11 +455,14 @@ class Measurement:
             "verdicts": {name: one.to_dict() for name, one in self.verdicts.items()},
             "impact": self.impact().to_dict() if "selection_rate" in self.rate_names else None,
             "scores": None if self.scores is None else self.scores.to_dict(),
-            "before": None if self.before is None else self.before._rates_dict(),
+            "before": None if self.before is None else self.before._rates_dict() | self.before._distribution_dict(),
             "margins": {column: one._rates_dict() for column, one in self.margins.items()},
             "certificate": self.certificate.to_dict(),
-            **({} if self.distribution is None else {"distribution": self.distribution.to_dict()}),
+            **self._distribution_dict(),
         }
+
+    def _distribution_dict(self) -> dict[str, Any]:
+        return {} if self.distribution is None else {"distribution": self.distribution.to_dict()}
 
     def _rates_dict(self) -> dict[str, Any]:
         bounded = {
@@ -480,13 +497,8 @@ class Measurement:
 
     def _repr_html_(self) -> str:
         """For notebooks: gaps first, then rates by group, then what it cost."""
-        gaps = [f"{name}: {self._text(name, one)}" for name, one in self.violations.items()]
-        sentences = [*map(str, self.verdicts.values()), self.certificate.statement, *self.certificate.remarks]
-        table = self.table.loc[list(self._shown_rates), ["count", "rate", "lower", "upper", "gap", "evidence"]]
-        written = table.to_html(float_format=lambda value: f"{value:,.3f}", na_rep="", border=0)
-        text = "".join(f"<p>{html.escape(one)}</p>" for one in sentences)
-        head = html.escape(f"Largest gap: {'; '.join(gaps)} at {self.confidence:.4g}")
-        return f"<div><p><strong>{head}</strong></p>{written}{text}</div>"
+        form: str = import_module("justitia.report.notebook").measurement_form(self)
+        return form
 
     def to_json(self) -> str:
         """The measurement as JSON text."""

@@ -1,6 +1,7 @@
 """Files of a base model: trees as text, coefficients as JSON, no pickle.
 
-Base models of LightGBM, logistic regression and, for numbers, linear and ridge regression are written. Columns of
+Base models of LightGBM, logistic regression and, for numbers, linear and ridge regression are written here, those of
+XGBoost, CatBoost and scikit-learn in formats of these libraries (:mod:`justitia.persistence.formats`). Columns of
 scores need no file. Any other base model cannot be written: ``save`` refuses it, or with ``without_base=True`` leaves
 it out, and its owner passes it again when the model is loaded.
 """
@@ -17,6 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn, ScoreColumns, class_order
 from justitia.learners.trees import TreesClassifier, TreesRegressor, read_trees, trees_of
+from justitia.persistence.formats import LIBRARIES, model_from_bytes, model_to_bytes
 from justitia.tasks import Task
 
 #: Names of the files; ``model.json`` says which of them a model has.
@@ -25,9 +27,12 @@ TREES, NUMBERS = "base-{}.txt", "base-{}.json"
 MAX_MODELS = 100
 #: Base models that are written, by kind of target, for messages.
 WRITTEN_BASES = {
-    "binary": "a LightGBM classifier, a logistic regression of two classes, or a column of scores",
-    "classes": "a LightGBM classifier, a logistic regression, or columns of scores",
-    "number": "a LightGBM regressor of squared errors, a linear or ridge regression, or a column of predictions",
+    "binary": "a LightGBM classifier, a logistic regression of two classes, XGBoost, CatBoost, scikit-learn's common "
+    "models with skops installed, or a column of scores",
+    "classes": "a LightGBM classifier, a logistic regression, XGBoost, CatBoost, scikit-learn's common models with "
+    "skops installed, or columns of scores",
+    "number": "a LightGBM regressor of squared errors, a linear or ridge regression, XGBoost, CatBoost, scikit-learn's "
+    "common models with skops installed, or a column of predictions",
 }
 #: Linear models of a number, by the name that is written.
 LINEAR_MODELS: dict[str, Any] = {"LinearRegression": LinearRegression, "Ridge": Ridge}
@@ -52,6 +57,9 @@ def base_to_files(base: Base) -> tuple[dict[str, Any], dict[str, bytes]]:
         if found is not None:
             pattern, text = found
             files[pattern.format(len(files) + 1)] = text.encode()
+        elif (foreign := model_to_bytes(model, base.task)) is not None:
+            suffix, content = foreign
+            files[f"base-{len(files) + 1}.{suffix}"] = content
     if not len(files) == len(models) <= MAX_MODELS:
         return facts | {"written": False}, {}
     facts |= {"written": True, "encoded": getattr(base, "encoded", False), "files": list(files)}
@@ -185,6 +193,9 @@ def _task_of_fitted(facts: Mapping[str, Any], task: Task) -> Task:
 
 
 def _model_from_text(name: str, content: bytes, columns: int, task: Task) -> Any:
+    suffix = name.rpartition(".")[-1]
+    if suffix in LIBRARIES:
+        return model_from_bytes(suffix, content, columns, task)
     if name.endswith(".txt"):
         trees = read_trees(content.decode())
         if trees.features != columns:

@@ -35,6 +35,7 @@ from justitia.notions import notion_name
 from justitia.persistence.base import WRITTEN_BASES, BaseMismatch
 from justitia.persistence.rule import MAX_BYTES, AnyRule, rule_from_files, rule_to_files
 from justitia.preprocessing.encoding import TabularEncoder
+from justitia.privacy.bins import Range
 from justitia.privacy.ledger import Certificate
 from justitia.privacy.mechanisms import Gaussian, Unprotected
 from justitia.tasks import KINDS, NUMBER, Task
@@ -47,7 +48,7 @@ Model = TypeVar("Model", bound=BaseEstimator)
 FORMAT, READABLE = 4, (3, 4)
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
 #: Files beside ``model.json`` that a model may name, and bytes of all of them at most.
-FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json)")
+FILE_NAMES = re.compile(r"(weights|correction)\.safetensors|base-[1-9][0-9]{0,2}\.(txt|json|xgb|cbm|skops)")
 MAX_TOTAL_BYTES = 2**30
 #: Longest class label, and bytes of all of them at most.
 MAX_LABEL_LENGTH, MAX_LABEL_BYTES = 10_000, 2**26
@@ -73,7 +74,7 @@ REQUIRED_KEYS = {
     re.compile(r"measurement-\d+\.json"): {"people", "by_group", "certificate"},
 }
 #: Names of all files that :func:`save` writes.
-_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json)")
+_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json|xgb|cbm|skops)")
 
 
 def is_saved_name(name: Any) -> bool:
@@ -207,6 +208,8 @@ def to_json_value(value: Any) -> Any:
         return {"noise": getattr(value, "noise_multiplier", None)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
+    if isinstance(value, Range):
+        return {"range": [str(value), to_json_value(value.low), to_json_value(value.high)]}
     if isinstance(value, list | tuple):
         items = list(map(to_json_value, value))
         return {"tuple": items} if isinstance(value, tuple) else items
@@ -225,6 +228,7 @@ def from_json_value(value: Any) -> Any:
     readers: dict[str, Callable[[Any], Any]] = {
         "noise": lambda multiplier: Unprotected() if multiplier is None else Gaussian(multiplier),
         "float": float,
+        "range": lambda parts: Range(parts[0], from_json_value(parts[1]), from_json_value(parts[2])),
         "tuple": lambda items: tuple(from_json_value(item) for item in items),
         "mapping": lambda pairs: {from_json_value(key): from_json_value(item) for key, item in pairs},
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
+from importlib import import_module
 from typing import Any
 
 _PUBLIC = "(to any group, or to 'not given'); features, labels, group names and settings are public"
@@ -78,18 +78,9 @@ class Certificate:
         return f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:.4g}, {of})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the guarantee, then what it is based on."""
-        facts = {
-            "What is compared": self.adjacency,
-            "How costs are added up": self.accountant,
-            "Where the noise comes from": self.noise,
-            "Groups": f"{', '.join(map(str, self.groups))} ({self.groups_source})",
-        }
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(one)}</td></tr>" for name, one in facts.items()
-        )
-        notes = "".join(f"<p>{html.escape(one)}</p>" for one in self.remarks)
-        return f"<div><p><strong>{html.escape(self.statement)}</strong></p><table>{rows}</table>{notes}</div>"
+        """For notebooks: the guarantee, shares of the budget, and what it rests on."""
+        form: str = import_module("justitia.report.notebook").certificate_form(self)
+        return form
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; an infinite epsilon is the word ``"infinity"``, since JSON has no such number."""

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.privacy.attribute import Attribute, HeldElsewhere
+from justitia.privacy.bins import Range, range_of, ranges_of
 from justitia.privacy.columns import INTERRUPTS, Column, Names, read_each
 from justitia.privacy.interface import Groups
 
@@ -141,7 +142,8 @@ MISSING = ("allowed", "none")
 def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None) -> NDArray[np.int64]:
     """Code of each row's group: 0 to G-1 as listed in `groups`, G for "not given".
 
-    Labels are equal as Python hashes them: 1, 1.0, True and numpy's 1 are one label. A row with any of its
+    Labels are equal as Python hashes them: 1, 1.0, True and numpy's 1 are one label. Where labels are ranges
+    (:class:`~justitia.Bins`), a number has the label of the range it is in. A row with any of its
     columns missing is "not given", and so is a row with a label that is not listed.
 
     Parameters
@@ -171,6 +173,16 @@ def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None
     if marker is not None and marker in listed:
         raise ValueError(f"expected groups without the missing marker {missing_marker!r}, got it listed; leave it out.")
     lookup = dict(zip(groups, range(len(groups)), strict=True))
+    # By column, the ranges of numbers that its labels stand for; empty where labels are looked up as they are.
+    parts_of = [
+        [group[k] if isinstance(group, tuple) and len(columns) > 1 else group for group in groups]
+        for k in range(len(columns))
+    ]
+    ranges = [ranges_of(labels) for labels in parts_of]
+    if any(ranges):
+        columns = [
+            _in_ranges(column, own, marker) if own else column for column, own in zip(columns, ranges, strict=True)
+        ]
     codes = np.full(len(columns[0]), len(groups), dtype=np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a comparison that warns would reveal a value
@@ -184,6 +196,22 @@ def encode(columns: Sequence[Column], groups: Groups, missing_marker: Any = None
             except BaseException:  # noqa: BLE001 - an equality test that fails means "not given", too
                 codes[row] = len(groups)
     return codes
+
+
+def _in_ranges(column: Column, ranges: Sequence[Range], marker: Hashable | None) -> Column:
+    """The range of each number of a column, each by itself; None for what is missing or no number. Never raises."""
+    found = np.full(len(column), None, dtype=object)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in encode
+        for row, value in enumerate(column):
+            try:
+                label = _label(value)
+                found[row] = None if label is None or label == marker else range_of(label, ranges)
+            except INTERRUPTS:
+                raise
+            except BaseException:  # noqa: BLE001 - what is no number is "not given"
+                found[row] = None
+    return found
 
 
 def infer_groups(columns: Sequence[Column], missing_marker: Any = None) -> Groups:

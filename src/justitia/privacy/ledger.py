@@ -6,7 +6,6 @@ processes may share. :class:`~justitia.privacy.durable_ledger.DurableLedger` kee
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
@@ -179,12 +179,9 @@ class PrivacyLedger:
     """
 
     def _repr_html_(self) -> str:
-        """For notebooks: what is spent, and the releases by purpose."""
-        counts = Counter(release.purpose for release in self.releases)
-        rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{count}</td></tr>" for name, count in counts.items())
-        spent = f"epsilon {self.epsilon():.4g} of {self.budget_epsilon:.4g} is spent"
-        head = "<tr><th>purpose</th><th>answers</th></tr>"
-        return f"<div><p><strong>{html.escape(spent)}</strong></p><table>{head}{rows}</table></div>"
+        """For notebooks: how much is spent, and on what."""
+        form: str = import_module("justitia.report.notebook").ledger_form(self)
+        return form
 
     def __init__(self, *, epsilon: float, delta: float, journal: Path | str | None = None) -> None:
         if not (epsilon >= 0):

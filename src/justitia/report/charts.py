@@ -159,7 +159,8 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
                     parts += [svg.label(scale.start + 6, at, f"{when}: {one.evidence}", class_="label quiet")]
                     continue
                 parts += whisker(scale, one.lower, one.upper, at)
-                text = f"{now.group}, {rate_name(metric)} {when} the correction: {_rate_text(one, shares=shares)}"
+                at_that_time = f" {when} the correction" if earlier else ""
+                text = f"{now.group}, {rate_name(metric)}{at_that_time}: {_rate_text(one, shares=shares)}"
                 hollow = "hollow" if when == "before" else ""
                 marks += [Mark(scale(one.rate), at, text, index=len(marks), class_=hollow, shape="circle")]
         y += 44
@@ -177,8 +178,11 @@ def _legend(*, before: bool) -> list[Markup]:
     if before:
         parts += [svg.element("circle", cx=6.0, cy=8.0, r=5.0, class_="legend-hollow"), svg.label(18, 8, "before")]
     x = 90.0 if before else 6.0
-    parts += [svg.element("circle", cx=x, cy=8.0, r=5.0, class_="shape accent"), svg.label(x + 12, 8, "after")]
-    x += 70
+    parts += [
+        svg.element("circle", cx=x, cy=8.0, r=5.0, class_="shape accent"),
+        svg.label(x + 12, 8, "after" if before else "measured"),
+    ]
+    x += 70 if before else 94
     return [
         *parts,
         svg.line(x, 8, x + 24, 8, class_="whisker"),
@@ -200,28 +204,38 @@ def _most_different(measured: MeasurementInput) -> list[str]:
 
 
 def _distance_chart(measured: MeasurementInput, width: float, start: float, *, wide: bool) -> Chart | None:
-    """Distance of each group's distribution from that of the others, with bounds."""
+    """Distance of each group's distribution from that of the others, before and after the correction, with bounds."""
     lines = [] if measured.distribution is None else list(measured.distribution["by_group"])
-    shown = [one for one in lines if known(one["ks_distance"])]
-    if not shown:
+    before = None if measured.before is None else measured.before.distribution
+    earlier = {} if before is None else {str(one["group"]): one for one in before["by_group"]}
+    shown = [one for one in (*lines, *earlier.values()) if known(one["ks_distance"])]
+    if not lines or not shown:
         return None
     high = max(one["ks_distance_upper"] for one in shown)
     scale = Scale(0.0, max(high, 1e-3) * 1.06, start, width - RIGHT)
-    bottom = ROW * len(lines)
-    parts = [svg.bottom_axis(scale, bottom, 0, "distance between distributions, in points", written=svg.points_text)]
-    marks = []
-    for k, one in enumerate(lines):
-        y = ROW * (k + 0.5)
-        parts += [svg.label(0, y, svg.shortened(str(one["group"]), start - 8))]
-        if not known(one["ks_distance"]):
-            parts += [svg.label(scale.start + 6, y, "not enough evidence", class_="label quiet")]
-            continue
-        parts += whisker(scale, one["ks_distance_lower"], one["ks_distance_upper"], y)
-        text = f"{one['group']}: {points(one['ks_distance'])}, bounds {points(one['ks_distance_lower'])} to "
-        marks += [Mark(scale(one["ks_distance"]), y, text + points(one["ks_distance_upper"]), index=k)]
+    top = 26.0 if earlier else 0.0
+    tall = 2 * HALF + 10 if earlier else ROW
+    bottom = top + tall * len(lines)
+    parts = _legend(before=True) if earlier else []
+    parts += [svg.bottom_axis(scale, bottom, top, "distance between distributions, in points", written=svg.points_text)]
+    marks: list[Mark] = []
+    for k, now in enumerate(lines):
+        group, y = str(now["group"]), top + tall * (k + 0.5)
+        parts += [svg.label(0, y, svg.shortened(group, start - 8))]
+        pair = [("before", earlier[group], y - HALF / 2), ("after", now, y + HALF / 2)] if earlier else [("", now, y)]
+        for when, one, at in pair:
+            if not known(one["ks_distance"]):
+                parts += [svg.label(scale.start + 6, at, "not enough evidence", class_="label quiet")]
+                continue
+            parts += whisker(scale, one["ks_distance_lower"], one["ks_distance_upper"], at)
+            text = f"{group}{f', {when} the correction' if when else ''}: {points(one['ks_distance'])}, bounds "
+            text += f"{points(one['ks_distance_lower'])} to {points(one['ks_distance_upper'])}"
+            hollow = "hollow" if when == "before" else ""
+            marks += [Mark(scale(one["ks_distance"]), at, text, index=len(marks), class_=hollow, shape="circle")]
     described = "; ".join(mark.text for mark in marks)
     name, class_ = ("hero", "wide-only") if wide else ("hero-narrow", "narrow-only")
-    title = "Distance of each group's predictions from the others', after the correction"
+    title = "Distance of each group's predictions from the others'"
+    title += ", before and after the correction" if earlier else ", after the correction"
     return Chart(name, title, described, bottom + AXIS, tuple(parts), tuple(marks), width, class_)
 
 
@@ -290,7 +304,12 @@ def price_chart(
         shape = "diamond" if one.deployed else "square" if class_ == "beaten" else "circle"
         marks += [Mark(x, y, text, index=index, shape=shape, class_=f"{class_} price".strip(), key=str(k))]
         if class_ == "beaten":
-            parts += [svg.label(x, y + 18, "uncorrected", anchor="middle", class_="label quiet")]
+            anchor = "end" if x > WIDTH * 0.7 else "start"
+            parts += [
+                svg.label(
+                    x + (9 if anchor == "end" else -9), y - 15, "uncorrected", anchor=anchor, class_="label quiet"
+                )
+            ]
     if new is not None and quality is not None:
         y = y_scale(quality)
         parts += whisker(x_scale, new.lower, new.upper, y)
@@ -301,6 +320,7 @@ def price_chart(
         marks += [Mark(x_scale(new.estimate or 0.0), y, text, index=len(marks), shape="triangle")]
         parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
     described = "; ".join(mark.text for mark in marks)
+    marks.sort(key=lambda mark: "chosen" in mark.class_)  # last, so that it lies above its neighbours
     title = f"{name[:1].upper() + name[1:]} against the largest gap, by tolerance"
     return Chart("price-list", title, described, height, tuple(parts), tuple(marks))
 

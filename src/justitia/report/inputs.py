@@ -96,6 +96,7 @@ class BeforeCorrection:
     overall: Mapping[str, float]
     rates: tuple[GroupRate, ...]
     violations: tuple[LargestDifference, ...]
+    distribution: Mapping[str, Any] | None = None
 
     def rate(self, metric: str, group: str) -> GroupRate:
         """The rate of one group."""
@@ -200,7 +201,9 @@ def _before(facts: Any) -> BeforeCorrection | None:
     if facts is None:
         return None
     overall = {str(name): _number(value) for name, value in facts["overall"].items()}
-    return BeforeCorrection(overall, tuple(_rate(row) for row in facts["by_group"]), _largest(facts, "violations"))
+    distribution = _checked(facts.get("distribution"), "by_group", "compared_with", "curve")
+    rates = tuple(_rate(row) for row in facts["by_group"])
+    return BeforeCorrection(overall, rates, _largest(facts, "violations"), distribution)
 
 
 def _checked(facts: Any, *names: str) -> Mapping[str, Any] | None:

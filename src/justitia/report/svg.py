@@ -168,12 +168,9 @@ class Mark:
 
     def draw(self, *, first: bool) -> Markup:
         """The shape within a larger invisible one that is easy to hit; the first mark of a chart is a tab stop."""
-        shape = self.shape or SHAPES[self.series % len(SHAPES)]
         return element(
             "g",
-            element("circle", r=13, class_="hit"),
-            element("circle", r=10, class_="ring"),
-            element("path", d=_PATHS[shape], class_=f"shape {tone(self.series)}"),
+            *self.shapes(),
             class_=f"mark {self.class_}".strip(),
             role="img",
             tabindex="0" if first else "-1",
@@ -182,6 +179,15 @@ class Mark:
             data_series=self.series,
             data_index=self.index,
             data_key=self.key,
+        )
+
+    def shapes(self) -> tuple[Markup, ...]:
+        """What is drawn at the place of the mark."""
+        shape = self.shape or SHAPES[self.series % len(SHAPES)]
+        return (
+            element("circle", r=13, class_="hit"),
+            element("circle", r=10, class_="ring"),
+            element("path", d=_PATHS[shape], class_=f"shape {tone(self.series)}"),
         )
 
 

@@ -208,9 +208,9 @@ def _pair_sentence(contents: Contents, one: LargestDifference, before: LargestDi
     if before is not None and measured.before is not None:
         earlier = [measured.before.rate("selection_rate", rate.group) for rate in rates]
     ordered = _rarer_first(earlier or rates)
-    first, second = (one.group for one in ordered)
     now = {rate.group: rate.rate or 0.0 for rate in rates}
-    apart = now[second] - now[first]
+    apart = now[ordered[1].group] - now[ordered[0].group]
+    first, second = (f"group {one.group}" for one in ordered)  # a label of the data is no word of a sentence
     most = one.upper if one.at_most is None else one.at_most
     bound = f"at most {points(most, contents.limits.gap)} {_level(contents)}"
     today = f"{points(abs(apart))} {'less' if apart >= 0 else 'more'} often"
@@ -275,7 +275,8 @@ def _advice(contents: Contents, state: State) -> str:
     one, limit = contents.worst_violation(), contents.limits.gap
     if state == "inconclusive" and one is not None:
         if one.not_compared:
-            return f"Merge {listed(one.not_compared)} with other groups, or measure more people of them."
+            words, them = ("groups", "them") if len(one.not_compared) > 1 else ("group", "it")
+            return f"Merge {words} {listed(one.not_compared)} with others, or measure more people of {them}."
         if limit is not None and _gap_check(contents).state == state and one.estimate is not None:
             return more_evidence(contents, one, limit)
     return NEXT[state]

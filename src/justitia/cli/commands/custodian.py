@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -191,15 +192,21 @@ def register(
 @custodian.command("serve", example=SERVE)
 @click.argument("folder", type=options.FILE)
 @click.option("--check", is_flag=True, help="Only check settings and ledgers, and print the address.")
+@click.option(
+    "--socket", type=options.FILE, help="Serve the status page at this Unix socket, which this user alone can open."
+)
 @options.as_json
-def serve(folder: Path, check: bool, as_json: bool) -> None:
+def serve(folder: Path, check: bool, socket: Path | None, as_json: bool) -> None:
     """Answer clients until stopped; requests in progress are completed first."""
     settings = _check(folder)
+    if socket is not None:
+        settings = replace(settings, page_socket=str(socket))
     from justitia.custodian.server import serve as run  # noqa: PLC0415 - an extra
 
     _records(folder)  # refuses those of another version, in one sentence
     scheme = "https" if settings.tls_certificate else "http"
     page = f"http://127.0.0.1:{settings.page_port}" if settings.page_port else "none"
+    page = f"Unix socket {settings.page_socket}" if settings.page_socket else page
     facts = {"address": f"{scheme}://{settings.host}:{settings.port}", "page": page}
     print_result(facts, f"Custodian {settings.name!r} in {folder}\n{fields_text(facts)}", as_json=as_json)
     if not check:

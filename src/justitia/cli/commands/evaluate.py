@@ -181,9 +181,9 @@ class EvaluatedModel:
         return {"pos_label": 1} if self.rows.task.kind == "binary" else {"task": self.rows.task.kind}
 
     def before(self) -> NDArray[Any] | None:
-        """Decisions of the base, which the same answer measures; None of numbers, whose base needs one of its own."""
+        """Decisions or predictions of the base, which the same answer measures; None if there is no base."""
         base = self.outputs[2]
-        return None if base is None or self.rows.task.kind == "number" else self.labels_and_decisions(base)[1]
+        return None if base is None else self.labels_and_decisions(base)[1]
 
     def exact(self) -> dict[str, Any]:
         """Exact rates by group, which are not private."""

@@ -46,7 +46,9 @@ $ justitia measure hired.csv --decision hired --target qualified \\
 @options.task
 @click.option("--positive-decision", metavar="VALUE", help="The decision's positive value, if it is not the target's.")
 @click.option("--score", metavar="COLUMN", help="Column with scores, larger for the positive decision.")
-@click.option("--before", metavar="COLUMN", help="Decisions of another model on the same rows, to compare with.")
+@click.option(
+    "--before", metavar="COLUMN", help="Decisions or numbers of another model on the same rows, to compare with."
+)
 @options.attribute
 @options.stream
 @options.custodian
@@ -122,9 +124,8 @@ def _chosen_notions(settings: dict[str, Any], columns: DecisionColumns, task: Ta
         If an option or a notion does not fit the decisions.
     """
     if task.kind != "binary":
-        given = {"--score": columns.score, "--csv": settings["audit"], "--before": columns.before}
-        for name in ("--score", "--csv", "--before") if task.kind == "number" else ("--score", "--csv"):
-            if given[name] is not None:
+        for name, given in (("--score", columns.score), ("--csv", settings["audit"])):
+            if given is not None:
                 raise Refusal(
                     f"expected decisions between two values with {name}, got {task.describe()}; leave it out."
                 )

@@ -95,4 +95,23 @@
   }
 
   for (const mark of document.querySelectorAll(".mark.price")) mark.addEventListener("focus", () => choose(mark));
+
+  const annex = document.querySelector("details.annex");
+  const openAnnex = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const target = id && document.getElementById(id);
+    if (!target || !annex.contains(target) || annex.open) return;
+    annex.open = true;
+    target.scrollIntoView();
+  };
+  let folded = false;
+  addEventListener("hashchange", openAnnex);
+  addEventListener("beforeprint", () => {
+    folded = !annex.open;
+    annex.open = true;
+  });
+  addEventListener("afterprint", () => {
+    if (folded) annex.open = false;
+  });
+  openAnnex();
 })();

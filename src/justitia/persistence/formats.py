@@ -1,0 +1,303 @@
+"""Base models of other libraries in these libraries' own formats: XGBoost (JSON), CatBoost (cbm), scikit-learn (skops).
+
+None of the formats is a pickle. A file of skops names the types that it is made of: only those listed here are loaded,
+no functions among them, and trees are checked before they are walked. XGBoost and CatBoost read numbers only; whether
+their readers are robust against a damaged file is up to these libraries, which are imported when such a file is there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia.tasks import Task
+
+#: Largest file of one model.
+MOST_BYTES = 2**28
+#: Ends of the names of their files, with the library that reads each.
+LIBRARIES = {"xgb": "xgboost", "cbm": "catboost", "skops": "skops"}
+#: First version of skops whose checks of types have no known gap.
+SKOPS_SINCE = (0, 13)
+#: What a file of skops may be made of: nodes of these kinds, and types of these names. Functions, methods and anything
+#: that is called while it is read have other kinds.
+SKOPS_NODES = {
+    *("DTypeNode", "DictNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode", "RandomGeneratorNode"),
+    *("RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode", "DefaultDictNode", "SetNode"),
+    *("SparseMatrixNode", "MaskedArrayNode", "TreePredictorNode"),
+}
+SKOPS_TYPES = re.compile(
+    r"builtins\.(str|dict|list|tuple|slice|set|int|float|bool)|collections\.(defaultdict|OrderedDict)"
+    r"|numpy\.(dtype|ndarray|bool_?|u?int(8|16|32|64)|float(32|64)|object_|str_)"
+    r"|numpy\.ma(\.core)?\.MaskedArray|numpy\.random\._generator\.Generator|numpy\.random\.mtrand\.RandomState"
+    r"|scipy\.sparse\._cs[rc]\.cs[rc]_(matrix|array)"
+    r"|sklearn\._loss\._loss\.Cy\w+|sklearn\._loss\.(link|loss)\.\w+"
+    r"|sklearn\.ensemble\._(forest|gb|bagging|voting|stacking|weight_boosting)\.\w+"
+    r"|sklearn\.ensemble\._hist_gradient_boosting\.(binning\._BinMapper|predictor\.TreePredictor)"
+    r"|sklearn\.ensemble\._hist_gradient_boosting\.gradient_boosting\.HistGradientBoosting(Classifier|Regressor)"
+    r"|sklearn\.tree\._tree\.Tree|sklearn\.tree\._classes\.\w+|sklearn\.dummy\.Dummy(Classifier|Regressor)"
+    r"|sklearn\.linear_model\._(base|logistic|ridge|coordinate_descent|stochastic_gradient)\.\w+"
+    r"|sklearn\.linear_model\._glm\.glm\.\w+"
+    r"|sklearn\.neural_network\.(_multilayer_perceptron\.MLP\w+|_stochastic_optimizers\.\w+)"
+    r"|sklearn\.calibration\.(CalibratedClassifierCV|_CalibratedClassifier|_SigmoidCalibration)"
+    r"|sklearn\.isotonic\.IsotonicRegression|sklearn\.naive_bayes\.\w+"
+    r"|sklearn\.pipeline\.Pipeline|sklearn\.compose\._column_transformer\.ColumnTransformer"
+    r"|sklearn\.compose\._column_transformer\._RemainderColsList|sklearn\.impute\._base\.SimpleImputer"
+    r"|sklearn\.preprocessing\.(_data|_label|_discretization|_polynomial)\.\w+"
+    r"|sklearn\.preprocessing\._encoders\.(OneHotEncoder|OrdinalEncoder)"
+)
+#: Types that skops takes for untrusted and that are checked here: arrays of trees and what is between them.
+CHECKED_TYPES = re.compile(
+    r"sklearn\.tree\._tree\.Tree|sklearn\.ensemble\._hist_gradient_boosting\.predictor\.TreePredictor"
+    r"|sklearn\.calibration\._(CalibratedClassifier|SigmoidCalibration)"
+    r"|sklearn\.neural_network\._stochastic_optimizers\.(Adam|SGD)Optimizer"
+    r"|sklearn\.compose\._column_transformer\._RemainderColsList"
+)
+
+
+class UnfitFile(ValueError):
+    """A file that is not what was written; said in one sentence."""
+
+
+class ForeignModel:
+    """A fitted model that was read from its library's format, with classes by their codes.
+
+    Attributes
+    ----------
+    classes_ : ndarray (K,)
+        0 to K - 1; a regressor has none.
+    content, suffix
+        The file, to write it again as it is.
+    """
+
+    def __init__(self, model: Any, content: bytes, suffix: str, columns: int) -> None:
+        self.model, self.content, self.suffix = model, content, suffix
+        self.n_features_in_ = columns
+        self.__name__ = type(model).__name__
+        if hasattr(model, "predict_proba"):
+            self.classes_: NDArray[Any] = np.arange(len(model.classes_))
+            self.predict_proba: Callable[[Any], Any] = model.predict_proba
+        if (names := getattr(model, "feature_names_in_", None)) is not None:
+            self.feature_names_in_ = names
+
+    def fit(self, *_: Any) -> ForeignModel:
+        """Refuse: it is fitted, and stays as it is."""
+        raise TypeError(f"expected a model to predict with, got a call of fit of a loaded {self.__name__}.")
+
+    def predict(self, rows: Any) -> Any:
+        """As the model predicts."""
+        return self.model.predict(rows)
+
+    @property
+    def feature_importances_(self) -> Any:
+        """Those of the model; CatBoost computes them anew for one that was loaded."""
+        return self.model.get_feature_importance() if self.suffix == "cbm" else self.model.feature_importances_
+
+
+def model_to_bytes(model: Any, task: Task) -> tuple[str, bytes] | None:
+    """End of the file's name, and the file of a fitted model; None for a model or version that is not written."""
+    if isinstance(model, ForeignModel):
+        return model.suffix, model.content
+    number, package = task.kind == "number", type(model).__module__.partition(".")[0]
+    write = {"xgboost": _xgboost_bytes, "catboost": _catboost_bytes, "sklearn": _skops_bytes}.get(package)
+    fits = hasattr(model, "predict") if number else hasattr(model, "predict_proba") and hasattr(model, "classes_")
+    if write is None or not fits or number == hasattr(model, "predict_proba"):
+        return None
+    if not number and len(model.classes_) != task.n_classes:
+        return None
+    found = write(model)
+    return None if found is None or len(found[1]) > MOST_BYTES else found
+
+
+def model_from_bytes(suffix: str, content: bytes, columns: int, task: Task) -> ForeignModel:
+    """Read a model of this target that reads so many columns.
+
+    Raises
+    ------
+    ImportError
+        If its library is not installed.
+    ValueError
+        If the file is not such a model.
+    """
+    read = {"xgb": _read_xgboost, "cbm": _read_catboost, "skops": _read_skops}[suffix]
+    try:
+        model, found = read(content, task)
+    except ImportError:
+        library = LIBRARIES[suffix]
+        raise ImportError(
+            f"expected {library} to be installed, which wrote the base of this model, found none; run: pip install "
+            f"{library}."
+        ) from None
+    except UnfitFile:
+        raise
+    except Exception:  # noqa: BLE001 - a damaged file may raise anything in another library
+        raise ValueError(f"expected a model of {LIBRARIES[suffix]}, got a file that it cannot read.") from None
+    if found != columns:
+        raise ValueError("expected a model that reads as many columns as the table has, got another.")
+    if task.kind == "number":
+        fits = not hasattr(model, "predict_proba")
+    else:
+        fits = hasattr(model, "predict_proba") and len(model.classes_) == task.n_classes
+    if not fits:
+        raise ValueError("expected a model of this target, got one of another.")
+    return ForeignModel(model, content, suffix, columns)
+
+
+# -- XGBoost
+
+
+def _xgboost_bytes(model: Any) -> tuple[str, bytes] | None:
+    """The booster as JSON; None where the file would lack what predictions depend on."""
+    known = type(model).__name__ in {"XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"}
+    if not known or callable(model.objective) or not np.isnan(model.missing):
+        return None
+    return "xgb", bytes(model.get_booster().save_raw("json"))
+
+
+def _read_xgboost(content: bytes, task: Task) -> tuple[Any, int]:
+    import xgboost  # noqa: PLC0415 - optional
+
+    json.loads(content)  # a damaged file is refused before it reaches the library
+    kind = xgboost.XGBRegressor if task.kind == "number" else xgboost.XGBClassifier
+    model = kind(enable_categorical=True, n_jobs=1)
+    model.load_model(bytearray(content))
+    return model, int(model.n_features_in_)
+
+
+# -- CatBoost
+
+
+def _catboost_bytes(model: Any) -> tuple[str, bytes] | None:
+    if type(model).__name__ not in {"CatBoostClassifier", "CatBoostRegressor"}:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.cbm"
+        model.save_model(str(path), format="cbm")
+        return "cbm", path.read_bytes()
+
+
+def _read_catboost(content: bytes, task: Task) -> tuple[Any, int]:
+    import catboost  # noqa: PLC0415 - optional
+
+    model = catboost.CatBoostRegressor() if task.kind == "number" else catboost.CatBoostClassifier()
+    model.load_model(blob=content)
+    return model, len(model.feature_names_)
+
+
+# -- scikit-learn
+
+
+def _skops_bytes(model: Any) -> tuple[str, bytes] | None:
+    """The model in skops' format; None without skops, or where it holds a type that would not be loaded."""
+    try:
+        import skops.io  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    if _old_skops():
+        return None
+    try:
+        content: bytes = skops.io.dumps(model)
+        _check_skops(content)
+        _read_skops(content, None)
+    except Exception:  # noqa: BLE001 - a model that skops does not know, or that would be refused when it is loaded
+        return None
+    return "skops", content
+
+
+def _read_skops(content: bytes, _task: Task | None) -> tuple[Any, int]:
+    import skops.io  # noqa: PLC0415 - optional
+
+    if _old_skops():
+        raise ImportError
+    _check_skops(content)
+    untrusted = skops.io.get_untrusted_types(data=content)
+    unknown = [one for one in untrusted if CHECKED_TYPES.fullmatch(one) is None]
+    if unknown:
+        raise UnfitFile(f"expected types of scikit-learn that are known to be data, got {unknown[0]!r}.")
+    model = skops.io.loads(content, trusted=untrusted)
+    for part in _parts(model):
+        _check_tree(part)
+    return model, int(model.n_features_in_)
+
+
+def _old_skops() -> bool:
+    import skops  # noqa: PLC0415 - optional
+
+    return tuple(map(int, re.findall(r"\d+", skops.__version__)[:2])) < SKOPS_SINCE
+
+
+def _check_skops(content: bytes) -> None:
+    """Refuse a file with a node or type that is not listed, before any of it is loaded."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(one.file_size for one in archive.infolist()) > MOST_BYTES:
+            raise UnfitFile(f"expected a model of at most {MOST_BYTES} bytes, got a larger one.")
+        schema = json.loads(archive.read("schema.json"))
+    for node in _nodes(schema):
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        if node["__loader__"] not in SKOPS_NODES or SKOPS_TYPES.fullmatch(name) is None:
+            raise UnfitFile(f"expected types of scikit-learn that are known to be data, got {name!r}.")
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Every node of a schema."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            if "__loader__" in one:
+                yield one
+            stack += one.values()
+        elif isinstance(one, list):
+            stack += one
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """A model and everything that it holds, each once."""
+    stack, seen = [model], set()
+    while stack:
+        one = stack.pop()
+        if id(one) in seen or isinstance(one, str | bytes | int | float):
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(one, dict):
+            stack += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set):
+            stack += one
+        elif isinstance(one, np.ndarray):
+            stack += one.ravel().tolist() if one.dtype == object else []
+        else:
+            stack += list(getattr(one, "__dict__", {}).values())
+
+
+def _check_tree(part: Any) -> None:
+    """Refuse a tree whose nodes lead out of it or back: compiled code would follow them."""
+    name = type(part).__name__
+    if name == "TreePredictor":
+        nodes = part.nodes
+        inner, leaf = nodes[nodes["is_leaf"] == 0], nodes["is_leaf"] != 0
+        places = np.flatnonzero(~leaf)
+        children = [inner["left"], inner["right"]]
+        width = len(part.raw_left_cat_bitsets)
+        if inner["is_categorical"].any() and (inner["bitset_idx"][inner["is_categorical"] != 0] >= width).any():
+            raise UnfitFile("expected trees whose splits are in them, got others.")
+    elif name == "Tree":
+        left, right = np.asarray(part.children_left), np.asarray(part.children_right)
+        places = np.flatnonzero(left != -1)
+        children = [left[places], right[places]]
+        used = np.asarray(part.feature)[places]
+        if ((used < 0) | (used >= part.n_features)).any():
+            raise UnfitFile("expected trees whose splits are on columns, got others.")
+        nodes = left
+    else:
+        return
+    if any(((one.astype(np.int64) <= places) | (one.astype(np.int64) >= len(nodes))).any() for one in children):
+        raise UnfitFile("expected trees whose branches lead downwards, got others.")
