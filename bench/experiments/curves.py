@@ -76,9 +76,9 @@ def by_chance(notion: str, scores: Any, truth: Any, codes: Any, *, seed: int) ->
 
 
 def printed_points(dataset: str, notion: str) -> Points:
-    """Accuracy and violation of rivals as printed in the paper."""
+    """Accuracy and violation of rivals as published in the paper."""
     found = {column: printed(dataset, notion, column) for column in ("PF-LD", "M", "A")}
-    return {f"{name}, printed": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
+    return {f"{name}, published": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
 
 
 def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequence[str]) -> Points:
@@ -88,12 +88,12 @@ def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequen
         where = {"dataset": dataset, "notion": notion, "method": method}
         accuracy, violated = (lookup(means, f"{name}_mean", **where) for name in ("accuracy", "violation"))
         if accuracy is not None and violated is not None:
-            found[f"{method}, rerun"] = (accuracy, violated)
+            found[f"{name_of(method)}, rerun"] = (accuracy, violated)
     return found
 
 
 def rivals(dataset: str, notion: str) -> Points:
-    """Printed points, and our reruns on the same folds where their results are at hand."""
+    """Published points, and our reruns on the same folds where their results are at hand."""
     found = printed_points(dataset, notion)
     if TABLE2.exists():
         means = summarise_table2(read_results(TABLE2))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.experiments.experiment import Experiment
+from bench.experiments.headlines import SUMMARIES
 from bench.experiments.records import provenance
 from bench.experiments.runner import read_results
 
@@ -14,7 +15,7 @@ SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)",
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
-    """The page with every marked section replaced by what the results say.
+    """The page with every marked section replaced by the table, pictures and claims of its results.
 
     Parameters
     ----------
@@ -23,13 +24,15 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
     """
 
     def section(found: re.Match[str]) -> str:
+        if found[2] in SUMMARIES:
+            return f"{found[1]}{SUMMARIES[found[2]](results)}\n{found[3]}"
         return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"
 
     return SECTION.sub(section, page)
 
 
 def describe(experiment: Experiment, results: Path, *, link: str) -> str:
-    """Where the numbers come from, the table or pictures, and the paper's claims held against them."""
+    """Where the numbers come from, the table or pictures, and the claims checked against them."""
     path = results / f"{experiment.name}.csv"
     rows = read_results(path)
     if rows.empty:
@@ -43,6 +46,12 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
     parts += [f"![{name}]({link}/figures/{name}.svg)" for name in experiment.figures if _exists(results, f"{name}.svg")]
     parts.append("\n".join(f"* {claim}" for claim in experiment.claims(rows)))
     return "\n\n".join(part for part in parts if part)
+
+
+def pages(root: Path) -> tuple[Path, ...]:
+    """README and every page of the documentation that has a result section."""
+    found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return tuple(page for page in found if page.exists() and SECTION.search(page.read_text(encoding="utf-8")))
 
 
 def _exists(results: Path, name: str) -> bool:
