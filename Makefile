@@ -57,6 +57,7 @@ EXAMPLES = $(shell grep -l "^from pictures import" examples/*.py)
 pictures: setup        ## run the tutorials and keep their pictures and output for the site
 	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
 	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
+	$(BIN)/python -m bench.pictures
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

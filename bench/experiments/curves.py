@@ -78,7 +78,7 @@ def by_chance(notion: str, scores: Any, truth: Any, codes: Any, *, seed: int) ->
 def printed_points(dataset: str, notion: str) -> Points:
     """Accuracy and violation of rivals as published in the paper."""
     found = {column: printed(dataset, notion, column) for column in ("PF-LD", "M", "A")}
-    return {f"{name}, published": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
+    return {f"{name}, printed": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
 
 
 def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequence[str]) -> Points:
@@ -88,7 +88,7 @@ def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequen
         where = {"dataset": dataset, "notion": notion, "method": method}
         accuracy, violated = (lookup(means, f"{name}_mean", **where) for name in ("accuracy", "violation"))
         if accuracy is not None and violated is not None:
-            found[f"{name_of(method)}, rerun"] = (accuracy, violated)
+            found[f"{method}, rerun"] = (accuracy, violated)
     return found
 
 
@@ -129,7 +129,7 @@ def matched(curves: pd.DataFrame, rivals_of: Callable[[str, str], Points], whose
         losses = [f"{name} by {by:.1f} SE" if by < math.inf else name for name, by in missing.items() if by > 0]
         asked = min(MATCHED.get(label, len(missing)), len(missing))
         where = "" if asked == len(missing) else f", in at least {asked} cells"
-        sentence = f"A point of the {whose} is at least as good as {label}{where}."
+        sentence = f"A point of the {whose} is at least as good as {name_of(label)}{where}."
         found.append(Claim(sentence, len(missing) - len(losses) >= asked, counted(len(missing), losses)))
     return found
 

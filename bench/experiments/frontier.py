@@ -173,8 +173,8 @@ COLUMNS = (
     ("LDP optimal, ε = 1", LOCAL_OPTIMAL, 1.0),
 )
 PRINTED = {
-    "PF-LD, the paper, ε = 1": "PF-LD, published",
-    "PF-LD, rerun, ε = 1 claimed": "PF-LD as published, rerun",
+    "PF-LD, the paper, ε = 1": "PF-LD, printed",
+    "PF-LD, rerun, ε = 1 claimed": "PF-LD printed, rerun",
     "M, rerun, ε = 1": "M, rerun",
     "A, rerun, no privacy": "A, rerun",
 }
@@ -227,14 +227,16 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
     datasets = [one for one in DATASETS if one in set(table["dataset"])]
     notions = [one for one in NOTIONS if one in set(table["notion"])]
     figure, axes = panels(len(datasets), len(notions), width=2.6)
-    look = styles([*LINES, *("PF-LD, published", "M, rerun", "A, rerun")])
+    look = styles([*LINES, *("PF-LD, printed", "M, rerun", "A, rerun")])
     with mpl.rc_context(STYLE):
         for i, one in enumerate(datasets):
             for j, notion in enumerate(notions):
                 _draw(axes[i, j], table[(table["dataset"] == one) & (table["notion"] == notion)], look)
                 for label, (accuracy, violated) in rivals(one, notion).items():
                     if label in look:
-                        axes[i, j].plot([violated], [accuracy], label=label, **(look[label] | {"linestyle": "none"}))
+                        axes[i, j].plot(
+                            [violated], [accuracy], label=name_of(label), **(look[label] | {"linestyle": "none"})
+                        )
                 axes[i, j].set_title(name_of(notion) if i == 0 else "")
                 axes[i, j].set_ylabel(f"{name_of(one)}\naccuracy" if j == 0 else "")
                 axes[i, j].set_xlabel("violation" if i == len(datasets) - 1 else "")

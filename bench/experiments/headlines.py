@@ -111,13 +111,13 @@ def losses(results: Path) -> str:
         if gained:
             lines.append(f"| {name_of(name)}, whole curve | {reads} | {_ahead(gained)} |")
     table = summarise(private)
-    exact = {"A, rerun": "exactly", "PF-LD as published, rerun": "exactly"}
+    exact = {"A, rerun": "exactly", "PF-LD printed, rerun": "exactly"}
     for label, missing in behind(table, rivals).items():
         if label.endswith("rerun"):
             far = [f"{name} ({by:.1f} SE)" for name, by in missing.items() if by > 0]
             count = f"{len(far)} of {len(missing)}"
             reads = exact.get(label, "randomised" if label.startswith("M,") else "noisy sums")
-            lines.append(f"| {label}, one point | {reads} | {count}{': ' + '; '.join(far) if far else ''} |")
+            lines.append(f"| {name_of(label)}, one point | {reads} | {count}{': ' + '; '.join(far) if far else ''} |")
     default, base = (table[table["tolerance"].isna()], table[table["tolerance"] == TOLERANCES[-1]])
     both = default.merge(base, on=["dataset", "notion"], suffixes=("", "_plain"))
     cost = both["accuracy_mean_plain"] - both["accuracy_mean"]

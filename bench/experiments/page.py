@@ -51,7 +51,8 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
 def pages(root: Path) -> tuple[Path, ...]:
     """README and every page of the documentation that has a result section."""
     found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    return tuple(page for page in found if page.exists() and SECTION.search(page.read_text(encoding="utf-8")))
+    marked = re.compile(r"<!-- (?:results|summary): ")
+    return tuple(page for page in found if page.exists() and marked.search(page.read_text(encoding="utf-8")))
 
 
 def _exists(results: Path, name: str) -> bool:
