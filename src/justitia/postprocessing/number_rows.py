@@ -23,7 +23,7 @@ from justitia.rows.source import Block
 
 Array = NDArray[Any]
 #: Lengths of the parts of a row, relative to that of all components together: constant, and each column of m and y.
-#: Evidence for these numbers and those below is in ``docs/numbers.md``.
+#: Evidence for these numbers and those below is in ``docs/design_choices.md``.
 CONSTANT, COLUMN = 0.5, 0.3
 #: Share of rows that keep their length; longer ones are shortened to norm 1.
 KEPT = 0.5
