@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.experiments.draw import name_of
 from bench.experiments.experiment import Experiment
 from bench.experiments.headlines import SUMMARIES
 from bench.experiments.records import provenance
@@ -39,7 +40,7 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
         return f"No results are committed; `make reproduce-{experiment.name}` makes them."
     made = provenance(path)
     parts = [f"Data: [`results/{path.name}`]({link}/{path.name}). {f'Made by {made}' if made else ''}".rstrip()]
-    absent = [method for method in experiment.methods if method not in set(rows["method"])]
+    absent = [name_of(method) for method in experiment.methods if method not in set(rows["method"])]
     if absent:
         parts.append(f"Not fitted yet: {', '.join(absent)}; `make reproduce-{experiment.name}` adds them.")
     parts.append(experiment.table(rows))

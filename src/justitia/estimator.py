@@ -84,8 +84,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
     engine : {"post-processing", "moments", "pf-ld", "pf-ld-as-published"}, optional
         By default "post-processing", which corrects the decisions of ``base`` by the dual in closed form
         (``docs/how_it_works.md``), and "moments" where ``module`` is given, which trains a network on a handful of
-        noisy sums (``docs/networks.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm as
-        published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
+        noisy sums (``docs/networks.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm
+        as published, whose guarantee is not established (see ``docs/privacy.md``). All but the first need the extra
         ``networks``.
     base : classifier, callable or str, optional
         The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
