@@ -86,7 +86,7 @@ def markdown(results: pd.DataFrame) -> str:
         fits = "" if entry.fits == FOLDS else f" [{entry.fits} folds]"
         parts = [
             "" if where == before else where,
-            f"{name_of(entry.method)}{fits}",
+            f"{'PF-LD' if entry.method == PRINTED else entry.method}{fits}",
             *(_pair(paper, entry, measure) for measure in ("accuracy", "violation")),
         ]
         lines.append(f"| {' | '.join(parts)} |")

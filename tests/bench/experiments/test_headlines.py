@@ -99,7 +99,7 @@ def work(cell: Cell) -> dict[str, float]:
 def test_paper_has_published_and_rerun_numbers_side_by_side(tmp_path: Path, capsys: Any) -> None:
     assert reproduce_paper.reproduce(tmp_path, quick=True, jobs=1, works=(work, work)) == 0
     text = capsys.readouterr().out
-    row = "|  | PF-LD as published [2 folds] | 0.793 (0.013) | 0.795 (0.005) | 0.126 (0.027) | 0.100 (0.000) |"
+    row = "|  | PF-LD [2 folds] | 0.793 (0.013) | 0.795 (0.005) | 0.126 (0.027) | 0.100 (0.000) |"
     assert row in text
     assert "|  | F-LD [2 folds] | - | 0.795 (0.005) | - | 0.100 (0.000) |" in text
     assert "in 1 of 2 cells. Farther away: Compas, demographic parity (+0.128 accuracy, +0.002 violation)." in text
