@@ -13,6 +13,22 @@ from bench.experiments.records import provenance
 from bench.experiments.runner import read_results
 
 SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+#: What a picture shows, for those who do not see it.
+FIGURES = {
+    "tradeoffs": "Accuracy and violation against epsilon for PF-LD and M, one panel per dataset",
+    "c_p_repaired": "Accuracy and violation against epsilon for several C_p, repaired PF-LD",
+    "clipped_repaired": "Accuracy, violation and share of clipped gradients by group against C_p, repaired PF-LD",
+    "c_p_printed": "Accuracy and violation for several C_p, PF-LD as published",
+    "clipped_printed": "Accuracy, violation and share of clipped gradients by group against C_p, PF-LD as published",
+    "c_d": "Accuracy and violation against epsilon for several C_d on Bank, PF-LD as published",
+    "missing": "Accuracy and violation against epsilon with 0 to 60 per cent of the attributes missing",
+    "theorems": "Measured error and bound of Theorems 6 and 7 against the clipping bounds",
+    "pareto": "Accuracy against violation of every method on Bank, Income and Compas",
+    "frontier": "Accuracy against violation along the tolerance, one panel per dataset and notion",
+    "price": "Accuracy and violation against epsilon from 0.05 to no privacy, on Bank and Income",
+    "measure": "Coverage and width of the bounds of private measurement against epsilon",
+    "inside": "Estimated and exact gaps after the first release, and the violation during training",
+}
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
@@ -44,7 +60,8 @@ def describe(experiment: Experiment, results: Path, *, link: str) -> str:
     if absent:
         parts.append(f"Not fitted yet: {', '.join(absent)}; `make reproduce-{experiment.name}` adds them.")
     parts.append(experiment.table(rows))
-    parts += [f"![{name}]({link}/figures/{name}.svg)" for name in experiment.figures if _exists(results, f"{name}.svg")]
+    drawn = [name for name in experiment.figures if _exists(results, f"{name}.svg")]
+    parts += [f"![{FIGURES.get(name, name)}]({link}/figures/{name}.svg)" for name in drawn]
     parts.append("\n".join(f"* {claim}" for claim in experiment.claims(rows)))
     return "\n\n".join(part for part in parts if part)
 

@@ -303,7 +303,7 @@ def test_page_with_results_shows_picture_and_claims(tmp_path: Path) -> None:
     results = small_results("c_d", tmp_path / "c_d.csv")
     EXPERIMENTS["c_d"].publish(results, tmp_path)
     filled = fill(PAGE, EXPERIMENTS, tmp_path, link="../results")
-    assert "![c_d](../results/figures/c_d.svg)" in filled
+    assert "PF-LD as published](../results/figures/c_d.svg)" in filled
     assert "\n* A large C_d costs accuracy and makes results fluctuate. **Not confirmed**: means over" in filled
     assert filled.endswith("<!-- end of results -->\n\nEnd.\n")
 
