@@ -41,6 +41,8 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
     """
 
     def section(found: re.Match[str]) -> str:
+        if found[2] not in experiments and found[2] not in SUMMARIES:  # a section of another command
+            return found[0]
         if found[2] in SUMMARIES:
             return f"{found[1]}{SUMMARIES[found[2]](results)}\n{found[3]}"
         return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"

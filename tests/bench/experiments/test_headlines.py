@@ -87,6 +87,11 @@ def test_page_with_a_summary_is_found_and_filled(results: Path, tmp_path: Path) 
     assert "| Bank, demographic parity |" in fill(page.read_text(), EXPERIMENTS, results, link="../results")
 
 
+def test_page_keeps_sections_of_other_commands(tmp_path: Path) -> None:
+    text = "<!-- results: scale -->\nmade by bench.performance\n<!-- end of results -->\n"
+    assert fill(text, EXPERIMENTS, tmp_path, link="../results") == text
+
+
 # --- paper
 
 
