@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs pictures crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -61,6 +61,7 @@ bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own
 
 pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
 	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png
+	$(BIN)/python -m bench.pictures
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py
@@ -74,6 +75,9 @@ audit: setup           ## attack mechanism and whole fits, and the printed engin
 
 stress: setup          ## people on whom a fit may go wrong: results/stress.csv, a table in docs/stress.md
 	$(BIN)/python -m bench.experiments stress --jobs 2
+
+reproduce-paper: setup ## Table 2's rows of PF-LD and one figure beside the paper: out/paper, about 15 minutes
+	$(BIN)/python -m bench.experiments paper --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m bench.experiments --help`
 	$(BIN)/python -m bench.experiments $* --jobs 2

@@ -13,8 +13,8 @@ from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-README, SPEED, EVALUATION = (
-    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/evaluation.md")
+README, SPEED, RESULTS = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/results.md")
 )
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 #: A python block, and what it prints: to the digit, or with other digits where noise decides them.
@@ -121,7 +121,7 @@ def test_every_output_that_a_page_shows_belongs_to_a_block() -> None:
         assert text.count("<!-- prints") == len(shown_outputs(text)), page_name(page)
 
 
-# --- the method, paper line beside code line
+# --- paper line beside code line
 
 
 def quoted_lines(text: str) -> list[tuple[str, str]]:
@@ -129,14 +129,15 @@ def quoted_lines(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^\|.*\| `([\w/]+\.py)` \| `([^`]+)` \|$", text, re.MULTILINE)
 
 
-def test_code_lines_that_the_method_page_quotes_are_in_their_files() -> None:
-    quoted = quoted_lines((ROOT / "docs/method.md").read_text(encoding="utf-8"))
-    assert len(quoted) >= 20
+@pytest.mark.parametrize(("page", "least"), [("paper", 20), ("how_it_works", 7)])
+def test_code_lines_that_a_page_quotes_are_in_their_files(page: str, least: int) -> None:
+    quoted = quoted_lines((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    assert len(quoted) >= least
     for name, code in quoted:
         assert code in (ROOT / "src/justitia" / name).read_text(encoding="utf-8"), (name, code)
 
 
-#: Statements of the paper, as docs/method.md counts them; (8), (9) and (12) are steps of its proofs.
+#: Statements of the paper, as docs/paper.md counts them; (8), (9) and (12) are steps of its proofs.
 EQUATIONS = {1, 2, 3, 4, 5, 6, 7, 10, 11, 13}
 
 
@@ -229,7 +230,7 @@ def test_speed_table_is_what_the_committed_results_say(name: str, most: int) -> 
         assert f"| {ratio['name']} | {ratio['value']:.2f} |" in SPEED, ratio["name"]
 
 
-def test_results_of_the_readme_are_rows_of_the_evaluation() -> None:
+def test_results_of_the_readme_are_rows_of_the_results() -> None:
     rows = [line for line in README.splitlines() if line.startswith("| ") and " / " in line]
     assert len(rows) == 3
-    assert [row for row in rows if row not in EVALUATION.splitlines()] == []
+    assert [row for row in rows if row not in RESULTS.splitlines()] == []

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from bench.experiments.draw import name_of
 from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import SIMULATED
 from bench.experiments.runner import Cell
@@ -195,11 +196,17 @@ def table(results: pd.DataFrame) -> str:
     """The audits as a table for the page, without those that were repeated."""
     if results.empty:
         return "No results are committed; `make audit` makes them."
-    lines = ["| attack | engine | groups | runs | certificate | proven, Gaussian | proven, binomial | right guesses |"]
+    lines = ["| attack | engine | groups | runs | certificate | bound, Gaussian | bound, binomial | right guesses |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for _, row in summarise(results).query("attack != 'repeated'").iterrows():
         gaussian, binomial = (rounded_down(row[name], 3) for name in ("gaussian", "binomial"))
-        parts = [row["attack"], row["method"], row["groups"], f"{int(row['runs']):,}", f"{row['certificate']:.2f}"]
+        parts = [
+            row["attack"],
+            name_of(row["method"]),
+            row["groups"],
+            f"{int(row['runs']):,}",
+            f"{row['certificate']:.2f}",
+        ]
         parts += [gaussian, binomial, f"{int(row['right']):,} of {int(row['guesses']):,}"]
         lines.append(f"| {' | '.join(map(str, parts))} |")
     return "\n".join(lines)
@@ -210,13 +217,13 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     summary = summarise(results)
     single, many = summary[summary["attack"] != "repeated"], summary[summary["attack"] == "repeated"]
     refuted = int(single["exceeded"].sum())
-    found = [Claim("No attack proves more than its certificate.", refuted == 0, f"{refuted} of {len(single)} refuted")]
+    found = [Claim("No lower bound exceeds its certificate.", refuted == 0, f"{refuted} of {len(single)} refuted")]
     strong = single[single["attack"] == "mechanism"]
     ratio = strong["certificate"] / strong["lower"]
-    sentence = f"Every attack on the mechanism comes within a factor of {FACTOR} of its certificate."
+    sentence = f"Every attack on the mechanism is within a factor of {FACTOR} of its certificate."
     found.append(Claim(sentence, bool((ratio <= FACTOR).all()), f"factors {ratio.min():.2f} to {ratio.max():.2f}"))
     for _, row in many.iterrows():
-        sentence = f"An audit at 95% of healthy {row['method']} on its own is refuted in at most 5 of 100."
+        sentence = f"A single audit at 95% of correct code ({row['method']}) refutes it in at most 5 of 100 cases."
         allowed = stats.binom(int(row["audits"]), LEVEL).ppf(0.999)
         share = f"{int(row['exceeded'])} of {int(row['audits'])} refuted"
         found.append(Claim(sentence, bool(row["exceeded"] <= allowed), share))

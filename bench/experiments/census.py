@@ -23,12 +23,15 @@ ROWS: tuple[tuple[str, float, dict[str, Any], str], ...] = (
     ("CLF", math.inf, {"steps": STEPS}, "CLF"),
     ("A", math.inf, {}, "A"),
     ("M", 1.0, {}, "M, epsilon 1"),
-    ("PF-LD plug-in", 1.0, {}, "plug-in, epsilon 1"),
-    ("PF-LD plug-in", math.inf, {}, "plug-in, no privacy"),
+    ("PF-LD plug-in", 1.0, {}, "Justitia, epsilon 1"),
+    ("PF-LD plug-in", math.inf, {}, "Justitia, no privacy"),
     ("LinearPost", math.inf, {}, "LinearPost"),
 )
 #: Made when the moments engine was the default, and kept.
-BEFORE = {("PF-LD moments", 1.0): "moments, epsilon 1", ("PF-LD moments", math.inf): "moments, no privacy"}
+BEFORE = {
+    ("PF-LD moments", 1.0): "moments engine, epsilon 1",
+    ("PF-LD moments", math.inf): "moments engine, no privacy",
+}
 
 
 def cells(*, quick: bool) -> list[Cell]:

@@ -125,7 +125,7 @@ def publish_primal(results: pd.DataFrame, folder: Path) -> str:
                 x="epsilon",
                 by="bound",
                 order=order,
-                legend_title=f"$C_p$ ({method})",
+                legend_title=f"$C_p$ ({name_of(method)})",
             )
             save(figure, part, folder / "figures", f"c_p_{FILES[method]}")
             _draw_shares(part[part["bound"] != "auto"], folder, method)
@@ -153,7 +153,7 @@ def _draw_shares(table: pd.DataFrame, folder: Path, method: str) -> None:
                 axes[i, 2].errorbar(part["C_p"], part[f"{name}_mean"], part[f"{name}_sd"], label=label, **look)
             axes[i, 2].set_ylabel("share clipped")
             axes[i, 2].legend()
-            axes[i, 0].set_title(f"{name_of(str(dataset))}, {method}", loc="left")
+            axes[i, 0].set_title(f"{name_of(str(dataset))}, {name_of(method)}", loc="left")
             for ax in axes[i]:
                 log_axis(ax, part["C_p"].tolist())
                 ax.set_xlabel("$C_p$" if i == len(datasets) - 1 else "")
@@ -167,7 +167,7 @@ def primal_claims(results: pd.DataFrame) -> list[Claim]:
     found = []
     for (method, dataset), part in fixed.groupby(["method", "dataset"], sort=False):
         ordered = part.assign(C_p=part["bound"].astype(float)).sort_values("C_p")
-        found += _intermediate(ordered, "C_p", f"{method}, {name_of(str(dataset))}, epsilon 1")
+        found += _intermediate(ordered, "C_p", f"{name_of(str(method))}, {name_of(str(dataset))}, epsilon 1")
     return found
 
 
@@ -221,7 +221,7 @@ def publish_dual(results: pd.DataFrame, folder: Path) -> str:
         x="epsilon",
         by="C_d",
         order=order,
-        legend_title="$C_d$ (PF-LD printed)",
+        legend_title="$C_d$ (PF-LD as published)",
     )
     save(figure, table, folder / "figures", "c_d")
     return table.round(3).to_string(index=False)
@@ -230,7 +230,9 @@ def publish_dual(results: pd.DataFrame, folder: Path) -> str:
 def dual_claims(results: pd.DataFrame) -> list[Claim]:
     """The paper: large C_d fluctuates and costs accuracy, an intermediate one is best."""
     table = summarise_dual(results)
-    found = _intermediate(table[table["epsilon"] == 1.0].sort_values("C_d"), "C_d", "PF-LD printed, Bank, epsilon 1")
+    found = _intermediate(
+        table[table["epsilon"] == 1.0].sort_values("C_d"), "C_d", "PF-LD as published, Bank, epsilon 1"
+    )
     names = ["accuracy_mean", "accuracy_sd", "violation_sd"]
     spread = table.groupby("C_d")[names].mean().reset_index()
     if {5.0, 1000.0} <= set(spread["C_d"]):

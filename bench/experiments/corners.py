@@ -274,7 +274,7 @@ def markdown(results: pd.DataFrame) -> str:
             "rates",
             ("coverage", "largest_gap", "wrong_below", "wrong_above", "wrong_four_fifths", "answered"),
         ),
-        ("AUC by group, beside 58,500 people", "auc", ("coverage", "exact_auc", "answered")),
+        ("AUC by group, beside 58,500 rows", "auc", ("coverage", "exact_auc", "answered")),
         (
             "Ten rows per person",
             "persons",

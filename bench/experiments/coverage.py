@@ -269,7 +269,7 @@ def _outside(results: pd.DataFrame) -> list[str]:
     return [
         "Not between 94 and 99%:",
         "",
-        "| quantity | groups | people in each | rates | ε | coverage |",
+        "| quantity | groups | rows in each | rates | ε | coverage |",
         "|---|---:|---|---|---|---|",
         *lines,
     ]

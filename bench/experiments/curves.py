@@ -76,7 +76,7 @@ def by_chance(notion: str, scores: Any, truth: Any, codes: Any, *, seed: int) ->
 
 
 def printed_points(dataset: str, notion: str) -> Points:
-    """Accuracy and violation of rivals as printed in the paper."""
+    """Accuracy and violation of rivals as published in the paper."""
     found = {column: printed(dataset, notion, column) for column in ("PF-LD", "M", "A")}
     return {f"{name}, printed": (one.accuracy, one.violation) for name, one in found.items() if one is not None}
 
@@ -93,7 +93,7 @@ def rerun_points(means: pd.DataFrame, dataset: str, notion: str, methods: Sequen
 
 
 def rivals(dataset: str, notion: str) -> Points:
-    """Printed points, and our reruns on the same folds where their results are at hand."""
+    """Published points, and our reruns on the same folds where their results are at hand."""
     found = printed_points(dataset, notion)
     if TABLE2.exists():
         means = summarise_table2(read_results(TABLE2))
@@ -129,7 +129,7 @@ def matched(curves: pd.DataFrame, rivals_of: Callable[[str, str], Points], whose
         losses = [f"{name} by {by:.1f} SE" if by < math.inf else name for name, by in missing.items() if by > 0]
         asked = min(MATCHED.get(label, len(missing)), len(missing))
         where = "" if asked == len(missing) else f", in at least {asked} cells"
-        sentence = f"A point of the {whose} is at least as good as {label}{where}."
+        sentence = f"A point of the {whose} is at least as good as {name_of(label)}{where}."
         found.append(Claim(sentence, len(missing) - len(losses) >= asked, counted(len(missing), losses)))
     return found
 

@@ -56,11 +56,23 @@ NAMES = {
     "equal_opportunity": "equal opportunity",
     "equal_error": "equal error",
     "epsilon": "privacy budget ε",
+    # Methods and engines: result files keep the names under which their rows were recorded.
+    "PF-LD printed": "PF-LD as published",
+    "PF-LD repaired": "PF-LD repaired",
+    "PF-LD moments": "moments engine",
+    "PF-LD plug-in": "Justitia",
+    "PF-LD printed, rerun": "PF-LD as published, rerun",
+    "PF-LD, printed": "PF-LD, published",
+    "M, printed": "M, published",
+    "A, printed": "A, published",
+    "printed": "pf-ld-as-published",
+    "gradients": "pf-ld",
+    "plugin": "default",
 }
 
 
 def name_of(word: str) -> str:
-    """A dataset, notion or axis in words."""
+    """A dataset, notion, method or axis in words."""
     return NAMES.get(word, word)
 
 
@@ -78,7 +90,7 @@ def styles(labels: Iterable[Hashable]) -> dict[Any, dict[str, Any]]:
 
 def text_of(label: Any) -> str:
     """A label as the legend shows it: 5 instead of 5.0."""
-    return f"{label:g}" if isinstance(label, float) else str(label)
+    return f"{label:g}" if isinstance(label, float) else name_of(str(label))
 
 
 def lines(ax: Axes, table: pd.DataFrame, *, x: str, y: str, by: str, style: Mapping[Any, Mapping[str, Any]]) -> None:

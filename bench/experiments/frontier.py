@@ -173,10 +173,10 @@ COLUMNS = (
     ("LDP optimal, ε = 1", LOCAL_OPTIMAL, 1.0),
 )
 PRINTED = {
-    "PF-LD as printed, ε = 1": "PF-LD, printed",
-    "PF-LD rerun, ε = 1 claimed": "PF-LD printed, rerun",
-    "M rerun, ε = 1": "M, rerun",
-    "A rerun, no privacy": "A, rerun",
+    "PF-LD, the paper, ε = 1": "PF-LD, printed",
+    "PF-LD, rerun, ε = 1 claimed": "PF-LD printed, rerun",
+    "M, rerun, ε = 1": "M, rerun",
+    "A, rerun, no privacy": "A, rerun",
 }
 
 
@@ -217,7 +217,7 @@ LINES = {
     "FairGBM, no privacy": (BOOSTED, math.inf),
     "LDP, ε = 1": (LOCAL, 1.0),
     "LDP optimal, ε = 1": (LOCAL_OPTIMAL, 1.0),
-    "engine moments, ε = 1": (BEFORE, 1.0),
+    "moments engine, ε = 1": (BEFORE, 1.0),
 }
 
 
@@ -234,7 +234,9 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
                 _draw(axes[i, j], table[(table["dataset"] == one) & (table["notion"] == notion)], look)
                 for label, (accuracy, violated) in rivals(one, notion).items():
                     if label in look:
-                        axes[i, j].plot([violated], [accuracy], label=label, **(look[label] | {"linestyle": "none"}))
+                        axes[i, j].plot(
+                            [violated], [accuracy], label=name_of(label), **(look[label] | {"linestyle": "none"})
+                        )
                 axes[i, j].set_title(name_of(notion) if i == 0 else "")
                 axes[i, j].set_ylabel(f"{name_of(one)}\naccuracy" if j == 0 else "")
                 axes[i, j].set_xlabel("violation" if i == len(datasets) - 1 else "")
@@ -347,7 +349,7 @@ def _beside(private: pd.DataFrame, theirs: pd.DataFrame, name: str) -> list[Clai
     ahead = [name for name, by in gained.items() if by.value > by.error]
     behind = [f"{name} {by}" for name, by in gained.items() if by.value < -by.error]
     sentence = f"At the same violation the private curve is more accurate than {name}'s beyond one standard error in "
-    sentence += "more cells than less."
+    sentence += "more cells than fewer."
     numbers = f"ahead in {len(ahead)} of {len(gained)} cells, behind in {len(behind)}"
     numbers += f" ({'; '.join(behind)})" if behind else ""
     return [Claim(sentence, len(ahead) > len(behind), numbers)] if gained else []
@@ -363,7 +365,7 @@ def _auc(private: pd.DataFrame) -> list[Claim]:
             lost[cell_name(one, notion)] = plain["auc"] - float(default["auc_mean"].iloc[0])
     if not lost:
         return []
-    sentence = f"Where the plain base violates less than {NEARLY_FAIR}, the default gives up at most {AUC_LOSS} of AUC."
+    sentence = f"Where the base model violates less than {NEARLY_FAIR}, the default gives up at most {AUC_LOSS} of AUC."
     numbers = "; ".join(f"{name} {by:.4f}" for name, by in lost.items())
     return [Claim(sentence, max(lost.values()) <= AUC_LOSS, numbers)]
 

@@ -34,7 +34,7 @@ PLACES = {"bank": FOLDS, "m_bank3": FOLDS, "m_bank5": FOLDS, "compas": FOLDS, "i
 #: Draws of wide synthetic people.
 DRAWS = 10
 MEASURES = ("accuracy", "auc", "violation", "distance", "pooled", "expected", "spread", "seconds")
-NAMES = {SIMULATED: "16,000 synthetic people, 100 features"}
+NAMES = {SIMULATED: "Synthetic, 16,000 rows, 100 features"}
 #: Mean of Kolmogorov's distribution: what two samples of one distribution show, times the root of their size.
 KOLMOGOROV = np.sqrt(np.pi / 2) * np.log(2)
 #: Its standard deviation.
@@ -154,7 +154,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 def markdown(results: pd.DataFrame) -> str:
     """A row per dataset and notion, a column per tolerance; then the distances of scores."""
     table = summarise(results)
-    heads = " | ".join(f"asked {one:g}" for one in TOLERANCES)
+    heads = " | ".join(f"tolerance {one:g}" for one in TOLERANCES)
     lines = [f"| dataset | notion | {heads} |", "|---|---|" + "---:|" * len(TOLERANCES)]
     for (name, notion), part in table.groupby(["dataset", "notion"], sort=False):
         at = {row.tolerance: row for row in part.itertuples()}
@@ -164,8 +164,8 @@ def markdown(results: pd.DataFrame) -> str:
     scores = results[setting(results, "at") == "scores"]
     if len(scores):
         columns = ["accuracy", "auc", "violation", "distance", "expected", "pooled"]
-        heads = "accuracy | AUC | violation | distance | by chance | of all folds together"
-        lines += ["", f"| scores held alike | {heads} |", "|---|" + "---:|" * len(columns)]
+        heads = "accuracy | AUC | violation | distance | distance by chance | distance, all folds pooled"
+        lines += ["", f'| `at="scores"` | {heads} |', "|---|" + "---:|" * len(columns)]
         for name, part in scores.groupby("dataset", sort=False):
             means = part[columns].mean()
             lines.append(f"| {name_of(str(name))} | {' | '.join(f'{value:.3f}' for value in means)} |")
@@ -184,7 +184,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """What is promised of people to come."""
+    """Claims about new rows."""
     table = summarise(results)
     missed = [
         f"{name_of(row.dataset)} {name_of(row.notion)} at {row.tolerance:g}"
@@ -192,7 +192,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     ]
     found = [
         Claim(
-            "New people: mean violation within two standard errors of a rule at its tolerance, in 9 of 10 cells.",
+            "New rows: mean violation within two standard errors of a rule at its tolerance in 9 of 10 cells.",
             float(table["held"].mean()) >= 0.9,
             f"{int(table['held'].sum())} of {len(table)} cells (within one: {int((table['beyond'] <= 1).sum())})"
             + (f", not {'; '.join(missed)}" if missed else ""),
@@ -204,7 +204,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         error = DEVIATION / KOLMOGOROV * chance / np.sqrt(PLACES[str(name)])  # of as many people as all folds have
         found.append(
             Claim(
-                f"Scores held alike differ by at most 0.06, test people of all folds together ({name_of(str(name))}).",
+                f'With `at="scores"` the distance is at most 0.06, all test folds pooled ({name_of(str(name))}).',
                 pooled <= 0.06 + error,
                 f"{pooled:.3f} ± {error:.3f}; one fold {apart:.3f}, of which chance alone shows {chance:.3f}",
             )

@@ -192,7 +192,7 @@ def truth(results: pd.DataFrame) -> pd.DataFrame:
 
 def markdown(results: pd.DataFrame) -> str:
     """The rules; then the places, for the rule that uses most; then the price list beside the truth."""
-    lines = ["| stops at most at | where the step costs more than | used | accuracy | violation |"]
+    lines = ["| tolerance at most | if the step costs more than | applied in | accuracy | violation |"]
     lines.append("|---|---:|---:|---:|---:|")
     lines += [
         f"| {row.most:g} x the default | {row.least:g} points | {row.used:.0%} | "
@@ -201,8 +201,8 @@ def markdown(results: pd.DataFrame) -> str:
     ]
     part = steps(results)
     part = part[(part["most"] == 2.0) & (part["least"] == POINTS[2])]
-    lines += ["", f"By place, at most 2 x and more than {POINTS[2]:g} points:", ""]
-    lines += ["| place | ε | used | accuracy | violation |", "|---|---:|---:|---:|---:|"]
+    lines += ["", f"By dataset, at most 2 x and more than {POINTS[2]:g} points:", ""]
+    lines += ["| data | ε | applied in | accuracy | violation |", "|---|---:|---:|---:|---:|"]
     for (name, notion, epsilon), rows in part.groupby(["dataset", "notion", "epsilon"], sort=False):
         means = rows[["used", "accuracy", "violation"]].astype(float).mean()
         place = "Synthetic" if name == "narrow" else name_of(str(name))
@@ -210,7 +210,7 @@ def markdown(results: pd.DataFrame) -> str:
             f"| {place}, {name_of(str(notion))} | {epsilon:g} | {means['used']:.0%} | {means['accuracy']:+.4f} | "
             f"{means['violation']:+.4f} |"
         )
-    lines += ["", "Violations of the price list beside the exact ones of the training rows:", ""]
+    lines += ["", "Violations in the price list compared with the exact ones of the training rows:", ""]
     lines += [
         "| row | ε | mean error | mean standard error in the list | within two of them |",
         "|---|---:|---:|---:|---:|",

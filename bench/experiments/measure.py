@@ -238,7 +238,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
             for ax, name in ((coverage, "violation_always"), (width, "width")):
                 for sizes, look in style.items():
                     line = part[part["sizes"] == sizes]
-                    ax.plot(line["epsilon"], line[name], label=f"{sizes} people", **look)
+                    ax.plot(line["epsilon"], line[name], label=f"{sizes} rows", **look)
                 log_axis(ax, part["epsilon"].tolist())
             coverage.set_ylim(0.9, 1.005)
             coverage.axhline(CONFIDENCE, color="#888888", linewidth=0.8)

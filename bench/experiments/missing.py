@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench.experiments.draw import grid, save
+from bench.experiments.draw import grid, name_of, save
 from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.folds import FOLDS, with_recipes
 from bench.experiments.runner import Cell
@@ -69,7 +69,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                 values = list(known.values())
                 ends = [{"method": method, "missing": one, "epsilon": epsilon} for one in (shares[0], shares[-1])]
                 rising = all(a <= b for a, b in pairwise(values)) and clearly_less(table, "violation", *ends)
-                sentence = f"Fewer missing values, smaller violation ({method}, epsilon {epsilon:g})."
+                sentence = f"Fewer missing values, smaller violation ({name_of(method)}, epsilon {epsilon:g})."
                 found.append(Claim(sentence, rising, f"with {', '.join(known)} missing: {listed(values)}"))
     return found
 

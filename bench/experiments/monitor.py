@@ -174,6 +174,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 def table(results: pd.DataFrame) -> str:
     """The summary for the page."""
     found = summarise(results)
+    found = found.replace({name: name.replace("people", "rows") for name in FILES})
     lines = [list(found.columns), ["---"] * len(found.columns), *found.to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 

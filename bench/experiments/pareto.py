@@ -93,7 +93,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
                         zorder=2 if shaded else 3,
                     )
                 # For the legend alone, so that a method whose points are all dominated has an entry as well.
-                ax.plot([], [], linestyle="none", marker=look["marker"], color=look["color"], label=method)
+                ax.plot([], [], linestyle="none", marker=look["marker"], color=look["color"], label=name_of(method))
             ax.set_title(name_of(dataset))
             ax.set_xlabel("violation")
             ax.locator_params(axis="x", nbins=5)
@@ -111,9 +111,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         part = table[table["method"] == method]
         if len(part) and (table["method"] == "M").any():
             rivals = table[(table["method"] == "M")]
-            numbers = f"on the front: {_on_front(part)} of {method}, {_on_front(rivals)} of M"
+            numbers = f"on the front: {_on_front(part)} of {name_of(method)}, {_on_front(rivals)} of M"
             better = (~part["dominated"]).mean() > (~rivals["dominated"]).mean()
-            found.append(Claim(f"{method} trades accuracy for violation better than M.", bool(better), numbers))
+            found.append(
+                Claim(f"{name_of(method)} trades accuracy for violation better than M.", bool(better), numbers)
+            )
     return found
 
 

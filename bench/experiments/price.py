@@ -15,7 +15,7 @@ from bench.experiments.summaries import lookup, mean_and_sd
 
 METHOD = "PF-LD plug-in"
 #: Lines of the picture; results of the moments engine are kept from when it was the default.
-ENGINES = {METHOD: "plug-in", "PF-LD moments": "moments"}
+ENGINES = {method: name_of(method) for method in (METHOD, "PF-LD moments")}
 DATASETS = ("income", "bank")
 NOTIONS = ("demographic_parity", "equalized_odds")
 EPSILONS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -127,7 +127,7 @@ def _noise_alone(results: pd.DataFrame) -> list[Claim]:
     values = listed(by_fold[list(EPSILONS)].mean().tolist())
     numbers = f"accuracy on Bank with shuffled attributes at epsilon 0.25, 1, 4: {values}; the last minus the first is "
     numbers += f"{gained.mean():.4f}, standard error {error:.4f}"
-    sentence = "Noise alone costs accuracy, and less of it the larger epsilon is."
+    sentence = "Noise alone costs accuracy, less with a larger epsilon."
     return [Claim(sentence, bool(gained.mean() > error), numbers)]
 
 
@@ -153,7 +153,13 @@ def _large(table: pd.DataFrame) -> list[Claim]:
     if values[0] is None or values[1] is None:
         return []
     numbers = f"largest multiplier on Bank at C_d 5 and 1000: {values[0]:.2f} and {values[1]:.2f}"
-    return [Claim("So does the noise of a large C_d, whatever the violation.", values[1] > values[0], numbers)]
+    return [
+        Claim(
+            "The noise of a large C_d drives the multipliers up, whatever the violation.",
+            values[1] > values[0],
+            numbers,
+        )
+    ]
 
 
 def _remainder(table: pd.DataFrame) -> list[Claim]:
@@ -163,7 +169,7 @@ def _remainder(table: pd.DataFrame) -> list[Claim]:
     values = [lookup(part, "violation_mean", batches=kind) or 0.0 for kind in ("remainder", "alike")]
     numbers = f"violation on Bank, 6697 rows in batches of 512 and one of 41, or in batches of 479: {listed(values)}"
     worse = clearly_less(part, "violation", {"batches": "alike"}, {"batches": "remainder"})
-    return [Claim("A small batch that is left over undoes the constraint of PF-LD printed.", worse, numbers)]
+    return [Claim("A small last batch undoes the constraint of PF-LD as published.", worse, numbers)]
 
 
 def _groups(table: pd.DataFrame) -> list[Claim]:

@@ -102,7 +102,7 @@ class Study:
                 entries += [f"{row.accuracy_mean:.3f} / {row.violation_mean:.3f}" for row in part.itertuples()] or ["-"]
             lines.append(f"| {described(settings)} | {' | '.join(entries)} |")
         spread = table.groupby("dataset")[["accuracy_sd", "violation_sd"]].mean()
-        lines += ["", f"Standard deviation over inner folds, on average: {_spreads(spread)}."]
+        lines += ["", f"Mean standard deviation over inner folds: {_spreads(spread)}."]
         return "\n".join(lines)
 
     def publish(self, results: pd.DataFrame, folder: Path) -> str:

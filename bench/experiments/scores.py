@@ -62,7 +62,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 
 def _kind(row: Any) -> str:
     if row["method"] == PRINTED:
-        return f"PF-LD printed, ε = {row['epsilon']:g}"
+        return f"PF-LD as published, ε = {row['epsilon']:g}"
     return NO_CONSTRAINT if json.loads(row["settings"]) else WITHOUT_NOISE
 
 
@@ -75,7 +75,7 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 def markdown(results: pd.DataFrame) -> str:
     """One line per dataset and method."""
     lines = [
-        "| data | method | accuracy | violation | mean scores apart | spread of scores |",
+        "| data | method | accuracy | violation | difference of mean scores | standard deviation of scores |",
         "|---|---|" + "---:|" * 4,
     ]
     for _, row in summarise(results).iterrows():
@@ -94,8 +94,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         if None in (*scores, *rates):
             continue
         shares = [1 - float(pair[1] or 0) / float(pair[0] or 1) for pair in (scores, rates)]
-        numbers = f"without noise {shares[0]:.0%} less between mean scores, {shares[1]:.0%} less between decisions"
-        sentence = f"Decisions come together as scores do ({name_of(dataset)})."
+        numbers = (
+            f"without noise, mean scores differ by {shares[0]:.0%} less and decision rates by {shares[1]:.0%} less"
+        )
+        sentence = f"The difference of decision rates falls as much as that of mean scores ({name_of(dataset)})."
         found.append(Claim(sentence, shares[1] > shares[0] - 0.2, numbers))
     return found
 

@@ -31,7 +31,7 @@ BESIDE, BESIDE_STEPS = ("bank", "compas", "income"), (0.003, 0.01, 0.1)
 #: Inner folds; two where violations are small and noisy.
 FITS = {"bank": 1, "income": 1, "compas": 2, "m_bank3": 1, "m_bank5": 1}
 SHUFFLE = 7
-HEADER = "| s_k | accuracy | violation | multipliers | away from the print | accuracy minus violation |"
+HEADER = "| s_k | accuracy | violation | multipliers | distance to the published values | accuracy minus violation |"
 
 
 def step_name(notion: str) -> str:
@@ -137,7 +137,9 @@ def _nearest(means: pd.DataFrame, kind: str) -> list[Claim]:
     what = "scores" if kind == "dual_step" else "losses"
     numbers = f"{nearest['step']:g} is nearest ({nearest['away']:.3f}); {best['step']:g} has the largest accuracy "
     numbers += f"minus violation ({best['value']:.3f}, against {nearest['value']:.3f})"
-    return [Claim(f"The default step for {what} is the one nearest to the print on inner splits.", same, numbers)]
+    return [
+        Claim(f"The default step for {what} is the one nearest to the published values on inner splits.", same, numbers)
+    ]
 
 
 def _without_noise(table: pd.DataFrame) -> list[Claim]:
@@ -159,7 +161,7 @@ def _without_noise(table: pd.DataFrame) -> list[Claim]:
         numbers = "; ".join(f"at {step:g}: {values[0]} with noise, {values[1]} without" for step, values, _ in texts)
         numbers += f"; first gap of the scores {last[1]['first_gap_mean']:.2f}, "
         numbers += f"multipliers without noise {first[1]['multiplier_mean']:.2f} to {last[1]['multiplier_mean']:.2f}"
-        sentence = f"At the default step noise is what keeps the violation up ({name_of(dataset)})."
+        sentence = f"At the default step the noise keeps the violation up ({name_of(dataset)})."
         found.append(Claim(sentence, noise, numbers))
     return found
 

@@ -19,10 +19,11 @@ import pandas as pd
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
+from bench.experiments.draw import name_of
 from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.measure import SIMULATED
 from bench.experiments.runner import Cell, read_results
-from bench.experiments.stress_cases import CASES, Case
+from bench.experiments.stress_cases import CASES, WORDS, Case
 from bench.experiments.stress_data import TEST_ROWS, Healthy, People
 from bench.experiments.summaries import setting
 from justitia import LagrangianDualClassifier
@@ -177,15 +178,22 @@ def distance(scores: Any, group: pd.Series) -> float:
 def markdown(results: pd.DataFrame, before: pd.DataFrame) -> str:
     """A row per case: before and now, what is right, and whether it was."""
     rows, old = (_named(one) for one in (results, before))
-    head = ("case", "model", "right means", "before", "now", "right")
+    head = ("case", "model", "expected", "earlier version", "now", "as expected")
     lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|"]
     for name, case in CASES.items():
         found, past = rows[rows["case"] == name], old[old["case"] == name]
         if found.empty:
             continue
         right = f"{sum(map(_right, found.to_dict('records')))} of {len(found)}"
-        said = "; says so" if case.says and _said(found, case) else ""
-        entries = (case.what, case.model, case.wanted(), _numbers(past, case), _numbers(found, case) + said, right)
+        said = "; with a remark" if case.says and _said(found, case) else ""
+        entries = (
+            case.what,
+            name_of(case.model),
+            case.wanted(),
+            _numbers(past, case),
+            _numbers(found, case) + said,
+            right,
+        )
         lines.append(f"| {' | '.join(entries)} |")
     return "\n".join(lines)
 
@@ -208,7 +216,7 @@ def _numbers(found: pd.DataFrame, case: Case) -> str:
     if found.empty:
         return "-"
     shown = {"accuracy": "accuracy", "violation": "violation"} | {name: name for name in case.good}
-    text = [f"{name} {found[name].astype(float).mean():.3f}" for name in shown]
+    text = [f"{WORDS.get(name, name)} {found[name].astype(float).mean():.3f}" for name in shown]
     if case.options.get("at") == "scores":
         text.append(f"AUC {found['auc'].astype(float).mean():.3f}")
     return ", ".join(text)
@@ -236,12 +244,12 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     wrong = sorted(set(cases.loc[~right, "case"]))
     return [
         Claim(
-            "In every case the numbers are good, or a remark says that they are not.",
+            "In every case the numbers are within the expected bounds, or a remark says that they are not.",
             bool(right.all()),
             f"{int(right.sum())} of {len(cases)} fits" + (f"; not in {', '.join(wrong)}" if wrong else ""),
         ),
         Claim(
-            "Healthy cells cause at most 2 remarks in 100 fits.",
+            "Fits without a problem cause at most 2 remarks in 100 fits.",
             alarms <= 0.02 * len(healthy),
             f"{alarms} of {len(healthy)} fits",
         ),

@@ -59,9 +59,21 @@ class Case:
         return ", or ".join([*([" and ".join(parts)] if parts else []), *said])
 
 
+#: Measures in words.
+WORDS = {
+    "beyond": "violation beyond the tolerance",
+    "lost": "accuracy lost",
+    "over majority": "accuracy over the majority",
+    "shown off": "error of the reported accuracy",
+    "plain accuracy": "accuracy of the base",
+    "other seed": "decisions changed by another seed",
+    "other noise": "decisions changed by other noise",
+}
+
+
 def _bound(name: str, low: float, high: float) -> str:
     at = f"at most {high:g}" if high < 1 else f"at least {low:g}"
-    return f"{name} {at}"
+    return f"{WORDS.get(name, name)} {at}"
 
 
 WIDE = Healthy(16_000, 100)
@@ -71,29 +83,29 @@ HELD: Bounds = {"beyond": (-1, 0.03), "lost": (-1, 0.13)}
 LEARNS: Bounds = {"over majority": (-0.01, 1), "lost": (-1, 0.15)}
 
 CASES: dict[str, Case] = {
-    "healthy": Case("nothing is wrong", Healthy(10_000), good=HELD),
-    "healthy, odds": Case("nothing is wrong, equalized odds", Healthy(10_000), notion="equalized_odds", good=HELD),
+    "healthy": Case("no problem", Healthy(10_000), good=HELD),
+    "healthy, odds": Case("no problem, equalized odds", Healthy(10_000), notion="equalized_odds", good=HELD),
     "one threshold": Case(
-        "held at one threshold only: 89% positives",
+        '89% positives, `at="scores"`',
         Healthy(20_000, shift=1.5, positives=0.89),
         options={"at": "scores"},
         good={"distance": (0, 0.06)},
     ),
     "constant": Case(
-        "a model that accepts everybody",
+        "a model that accepts all rows",
         Healthy(4_000, shift=1.5, positives=0.89, signal=0.7),
         options={"tolerance": 0.0},
         says="the same decision",
     ),
     "100 features": Case(
-        "many features, tolerance 0.02",
+        "100 features, tolerance 0.02",
         WIDE,
         notion="equalized_odds",
         options={"tolerance": 0.02},
         good=HELD,
     ),
     "100 features, network": Case(
-        "many features, a network",
+        "100 features, a network",
         WIDE,
         model="moments",
         notion="equalized_odds",
@@ -102,7 +114,7 @@ CASES: dict[str, Case] = {
         says="beyond the tolerance",
     ),
     "300 features": Case(
-        "more features than few rows can tell apart",
+        "300 features and few rows",
         Healthy(4_000, 300),
         good={"over majority": (0.05, 1), "beyond": (-1, 0.03)},
         says="inputs for",
@@ -115,25 +127,25 @@ CASES: dict[str, Case] = {
         says="inputs for",
     ),
     "small cells": Case(
-        "1,000 rows, equalized odds: the default barely constrains",
+        "1,000 rows, equalized odds, default tolerance",
         Healthy(1_000),
         notion="equalized_odds",
         good={"violation": (0, 0.1)},
         says="differences up to",
     ),
     "asked 0.05": Case(
-        "tolerance is the difference of two groups",
+        "tolerance 0.05",
         Healthy(20_000, shares=(0.8, 0.2), shift=1.5),
         options={"tolerance": 0.05},
         good={"violation": (0, 0.08), "lost": (-1, 0.1)},
     ),
     "shown, network": Case(
-        "accuracy shown by a network's history",
+        "reported accuracy of a network",
         Healthy(4_000, 100),
         model="moments",
         good={"shown off": (0, 0.03)},
     ),
-    "shown": Case("accuracy shown by the history", Healthy(4_000, 100), good={"shown off": (0, 0.03)}),
+    "shown": Case("reported accuracy", Healthy(4_000, 100), good={"shown off": (0, 0.03)}),
     "absurd cells": Case(
         "two cells of 1e12", hardship=hardships.absurd_cells, good={"lost": (-1, 0.13), "plain accuracy": (0.75, 1)}
     ),
@@ -141,15 +153,15 @@ CASES: dict[str, Case] = {
         "the same for a network", hardship=hardships.absurd_cells, model="moments", good={"lost": (-1, 0.13)}
     ),
     "silent positives": Case(
-        "80% of positives not given", Healthy(10_000), hardships.silent_positives, says="differs by label"
+        "attribute not given for 80% of positives", Healthy(10_000), hardships.silent_positives, says="differs by label"
     ),
     "heavy weights": Case(
-        "sample weights without a variance",
+        "sample weights with infinite variance",
         Healthy(10_000),
         hardships.heavy_weights,
         good={"violation": (0, 0.1)},
     ),
-    "arbitrary, wide": Case("decisions that change", WIDE, good={"other seed": (0, 0.06), "other noise": (0, 0.06)}),
+    "arbitrary, wide": Case("stability of decisions", WIDE, good={"other seed": (0, 0.06), "other noise": (0, 0.06)}),
     "RaCO-DP, wide": Case("a rival on wide data", WIDE, model="HistogramClassifier", good=LEARNS),
     "DP-FERMI, wide": Case("a rival on wide data", WIDE, model="FermiClassifier", good=LEARNS),
     "rare positives": Case(
@@ -164,14 +176,14 @@ CASES: dict[str, Case] = {
     "20 groups": Case(
         "20 groups", Healthy(20_000, shares=(0.05,) * 20), good=HELD, says="differences up to|what was learned is lost"
     ),
-    "80% missing": Case("80% not given", Healthy(20_000), hardships.mostly_missing, good=HELD),
-    "proxy": Case("a column that is the attribute", Healthy(10_000), hardships.proxy, everybody=True, good=HELD),
+    "80% missing": Case("attribute not given for 80% of rows", Healthy(20_000), hardships.mostly_missing, good=HELD),
+    "proxy": Case("a feature equals the attribute", Healthy(10_000), hardships.proxy, everybody=True, good=HELD),
     "independent": Case(
-        "the attribute has nothing to do with X",
+        "attribute independent of X",
         Healthy(10_000, shift=0.0),
         good={"violation": (0, 0.04), "lost": (-1, 0.01)},
     ),
-    "correlated": Case("41 nearly equal columns", Healthy(10_000), hardships.correlated, everybody=True, good=HELD),
-    "label noise": Case("one label in five is wrong", Healthy(10_000), hardships.noisy_labels, good=HELD),
+    "correlated": Case("41 nearly equal features", Healthy(10_000), hardships.correlated, everybody=True, good=HELD),
+    "label noise": Case("20% of the labels are wrong", Healthy(10_000), hardships.noisy_labels, good=HELD),
     "300 rows": Case("300 rows", Healthy(300), good=HELD, says="differences up to|no smaller violation"),
 }

@@ -66,8 +66,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     table = summarise(results)
     found = []
     for method in METHODS:
-        found += _fall(table, method, "violation", f"The violation of {method} falls as epsilon grows.")
-        found += _fall(table, method, "accuracy", f"The accuracy of {method} falls slightly as epsilon grows.")
+        found += _fall(table, method, "violation", f"The violation of {name_of(method)} falls as epsilon grows.")
+        found += _fall(table, method, "accuracy", f"The accuracy of {name_of(method)} falls slightly as epsilon grows.")
     for method in METHODS[:2]:
         found += _steadier(table, method)
     return found
@@ -97,7 +97,9 @@ def _steadier(table: pd.DataFrame, method: str) -> list[Claim]:
     ours, rival = ([lookup(means, name, method=one) or 0.0 for name in names] for one in (method, "M"))
     numbers = f"mean standard deviation of accuracy {ours[0]:.3f} against {rival[0]:.3f}"
     numbers += f", of violation {ours[1]:.3f} against {rival[1]:.3f}"
-    return [Claim(f"{method} is more robust than M.", ours[0] < rival[0] and ours[1] < rival[1], numbers)]
+    return [
+        Claim(f"{name_of(method)} varies less between runs than M.", ours[0] < rival[0] and ours[1] < rival[1], numbers)
+    ]
 
 
 TRADEOFFS = Experiment("tradeoffs", cells, publish, ("tradeoffs",), claims)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.experiments.audit import DELTA, MEASURES, numbers, rounded_down
+from bench.experiments.draw import name_of
 from bench.experiments.experiment import Claim, Experiment
 from bench.experiments.folds import dataset
 from bench.experiments.measure import SIMULATED
@@ -34,7 +35,7 @@ PLANS: dict[tuple[str, str], Any] = {
 MODULES: dict[str, tuple[int, ...]] = {SIMULATED: (4,), "bank": (10, 7)}
 #: Runs of each neighbour: of the printed engine, and of the repaired ones beside it.
 RUNS = {("bank", "mechanism"): (600, 100), (SIMULATED, "mechanism"): (1_000, 1_000), (SIMULATED, "weights"): (200, 100)}
-NAMES = {SIMULATED: "two people in a group", "bank": "Bank"}
+NAMES = {SIMULATED: "a group of two", "bank": "Bank"}
 
 
 def cells(*, quick: bool) -> list[Cell]:
@@ -102,12 +103,18 @@ def publish(results: pd.DataFrame, folder: Path) -> str:
 
 def table(results: pd.DataFrame) -> str:
     """The audits as a table for the page."""
-    lines = ["| people | attacker sees | engine | runs | epsilon stated | proven at least | right guesses |"]
+    lines = ["| data | attacker sees | engine | runs | epsilon stated | lower bound | right guesses |"]
     lines.append("|---|---|---|---|---|---|---|")
-    seen = {"mechanism": "every noised step", "weights": "what `fit` returns"}
+    seen = {"mechanism": "every noisy step", "weights": "what `fit` returns"}
     for _, row in summarise(results).iterrows():
         attack = seen[row["attack"]]
-        parts = [NAMES[row["dataset"]], attack, row["method"], f"{int(row['runs']):,}", f"{row['certificate']:.2f}"]
+        parts = [
+            NAMES[row["dataset"]],
+            attack,
+            name_of(row["method"]),
+            f"{int(row['runs']):,}",
+            f"{row['certificate']:.2f}",
+        ]
         parts += [rounded_down(row["lower"], 2), f"{int(row['right']):,} of {int(row['guesses']):,}"]
         lines.append(f"| {' | '.join(parts)} |")
     return "\n".join(lines)
@@ -118,13 +125,15 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     found = []
     summary = summarise(results)
     for _, row in summary[summary["method"] == "printed"].iterrows():
-        seen = "every noised step" if row["attack"] == "mechanism" else "what fit returns"
-        sentence = f"The printed epsilon bounds an attacker who sees {seen} ({NAMES[row['dataset']]})."
-        numbers_found = f"{rounded_down(row['lower'], 2)} is proven at 95%, corrected for {len(summary)} audits"
+        seen = "every noisy step" if row["attack"] == "mechanism" else "what fit returns"
+        sentence = f"The published epsilon bounds an attacker who sees {seen} ({NAMES[row['dataset']]})."
+        numbers_found = (
+            f"the lower bound is {rounded_down(row['lower'], 2)} at 95%, corrected for {len(summary)} audits"
+        )
         found.append(Claim(sentence, not row["exceeded"], f"{numbers_found}, beside {row['certificate']:.2f}"))
     repaired = summary[summary["method"] != "printed"]
     refuted = int(repaired["exceeded"].sum())
-    sentence = "No attack proves more than the certificate of a repaired engine on the same people."
+    sentence = "No attack on a repaired engine exceeds its certificate on the same data."
     return [*found, Claim(sentence, refuted == 0, f"{refuted} of {len(repaired)} refuted")]
 
 

@@ -83,17 +83,17 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         the list is not protected. None is an error at a finite epsilon, and "infer" without privacy.
     engine : {"post-processing", "moments", "pf-ld", "pf-ld-as-published"}, optional
         By default "post-processing", which corrects the decisions of ``base`` by the dual in closed form
-        (``docs/plugin.md``), and "moments" where ``module`` is given, which trains a network on a handful of noised
-        sums (``docs/moments.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm as
-        published, whose guarantee is not established (see ``docs/proofs.md``). All but the first need the extra
+        (``docs/how_it_works.md``), and "moments" where ``module`` is given, which trains a network on a handful of
+        noisy sums (``docs/networks.md``). "pf-ld" is the repaired PF-LD; "pf-ld-as-published" is the paper's algorithm
+        as published, whose guarantee is not established (see ``docs/proofs.md``). All but the first need the extra
         ``networks``.
     base : classifier, callable or str, optional
         The model of the label that engine "post-processing" corrects: a scikit-learn classifier or pipeline,
         cross-fitted, or used as it is if it is fitted; a function from X to p(y = 1 | x); or the name of a column of X
         that holds it. It sees X as you pass it. None is boosted trees of LightGBM.
     module : None, sequence of int, torch.nn.Module or callable
-        The network: the default one (by the rules in ``docs/moments.md``), hidden widths, a module of your own with one
-        score per row (it is copied), or a function that makes one from the number of inputs.
+        The network: the default one (by the rules in ``docs/networks.md``), hidden widths, a module of your own with
+        one score per row (it is copied), or a function that makes one from the number of inputs.
     plan : TrainingPlan, optional
         Public numbers of the training run; the engine's default if None.
     threshold : float
@@ -110,8 +110,8 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         "post-processing", two classes).
     randomize : float
         Width of a band around the threshold, in units of the probability, in which decisions follow a public coin: a
-        keyed hash of the encoded row, so that the same row always gets the same decision (``docs/plugin.md``). 0 is off
-        (engine "post-processing", two classes).
+        keyed hash of the encoded row, so that the same row always gets the same decision (``docs/how_it_works.md``).
+        0 is off (engine "post-processing", two classes).
     random_state : int, RandomState or None
         Seeds public randomness only: initial weights and order of batches. Never the noise.
     preprocess : "auto" or None
@@ -156,7 +156,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         What the constraint costs (engine "post-processing"): the uncorrected base, then tolerances from loosest to
         strictest, that of the deployed model among them (``deployed``). Accuracy, AUC and share of positive decisions
         are public and out of fold; ``violation`` is estimated from memberships and all checks, with its standard error.
-        See ``docs/plugin.md``.
+        See ``docs/how_it_works.md``.
     history_ : DataFrame
         Public or noised numbers, one row per round; without privacy those by group are exact.
     history_columns_ : tuple of Column

@@ -20,11 +20,11 @@ from justitia.learners.trees import TreesClassifier, TreesModel, TreesRegressor,
 from justitia.tasks import BINARY, Task
 
 Array = NDArray[np.float64]
-#: Leaves per tree, by the number of training rows at most; evidence in ``docs/plugin.md``.
+#: Leaves per tree, by the number of training rows at most; evidence in ``docs/design_choices.md``.
 LEAVES_BY_ROWS = ((2_000, 7), (20_000, 15), (10**12, 31))
 #: Learning rate and trees at most, by the number of training rows at most.
 RATE_BY_ROWS = ((20_000, 0.06, 300), (10**12, 0.12, 150))
-#: From more training rows than this on, one model of all rows is deployed; evidence in ``docs/plugin.md``.
+#: From more training rows than this on, one model of all rows is deployed; evidence in ``docs/design_choices.md``.
 MOST_ROWS_OF_MEAN = 50_000
 #: Share of the columns that each tree may use, and L2 penalty of its leaf values.
 COLUMN_SHARE, LEAF_PENALTY = 0.5, 5.0

@@ -7,7 +7,7 @@ labels is overfitted by a plain network; there the default follows from where th
 * in its events (equalized odds and its parts): a piecewise linear function of every feature beside it;
 * in h (accuracy parity): cross-fitted networks, each scoring rows that it has not learned from.
 
-In all other cases: the multilayer network. The evidence is in ``docs/moments.md``.
+In all other cases: the multilayer network. The evidence is in ``docs/networks.md``.
 """
 
 from __future__ import annotations

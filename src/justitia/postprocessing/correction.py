@@ -6,7 +6,7 @@ The rule needs t(x) = lambda . c(x), which is made of memberships. By its defini
 
 with u and v what the memberships of people with label 1 and label 0 add. A network with one hidden layer learns u and
 v from the training rows, and the memberships are dropped. What t itself tells about groups is said in
-``docs/plugin.md``.
+``docs/how_it_works.md``.
 
 **Classes.** With K classes every action l has its own :math:`t_l(x) = \sum_y p(y \mid x)\, w_{y,l}(x)`, where
 :math:`w_{y,l}` is a sum over groups of memberships times prices. The network learns the memberships, one output per

@@ -37,7 +37,7 @@ KEPT = 0.8
 #: Length of the proxies in a row; that of the other parts is about 1. The others become 3% shorter by it.
 PROXY_LENGTH = 0.5
 #: Length of probabilities and of log-odds, relative to that of all features: they are one number each. The evidence for
-#: these lengths and the next numbers, all together, is in ``docs/plugin.md``.
+#: these lengths and the next numbers, all together, is in ``docs/design_choices.md``.
 PREDICTION = 0.3
 #: Length of the constant and of the label, by which groups are counted: the shortest and the longest, and in between so
 #: many times the noise of a sum per row, which keeps the noise of a size at 1 to 2% of the rows.

@@ -45,7 +45,7 @@ RIDGE_PER_ROW = 1e-6
 #: Ridge without noise: without one memberships are too sure, and their correction is hard to learn.
 LEAST_RIDGE = 1.0
 #: Ridge of a column that is like noise, for each of them, as a share of the variance of the noise: the more there are,
-#: the less each can matter. Inner splits of four data sets, and wide data: ``docs/plugin.md``.
+#: the less each can matter. Inner splits of four data sets, and wide data: ``docs/design_choices.md``.
 IDLE = 0.02
 #: Rows that the memberships are fitted on, a public sample where there are more.
 FIT_ROWS = 200_000

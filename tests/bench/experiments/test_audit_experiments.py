@@ -42,7 +42,7 @@ def test_audit_table_has_a_line_for_each_audit_and_no_gaussian_bound_where_there
     results = made_up(audit, gaussian=math.nan)
     lines = audit.table(results).splitlines()
     assert len(lines) == 2 + sum("repeated" not in text for text in results["settings"])
-    assert lines[2] == "| mechanism | gradients | 2 | 24,000 | 0.50 | - | 0.000 | 0 of 0 |"
+    assert lines[2] == "| mechanism | pf-ld | 2 | 24,000 | 0.50 | - | 0.000 | 0 of 0 |"
 
 
 def test_trial_claims_say_of_each_printed_epsilon_whether_it_is_exceeded() -> None:
@@ -50,10 +50,12 @@ def test_trial_claims_say_of_each_printed_epsilon_whether_it_is_exceeded() -> No
     exceeded = results.assign(exceeded=(results["method"] == "printed").astype(float), lower=3.0)
     found = trial.claims(exceeded)
     assert [claim.confirmed for claim in found] == [False, False, False, True]
-    assert found[0].sentence == "The printed epsilon bounds an attacker who sees every noised step (Bank)."
-    assert found[0].numbers == "3.00 is proven at 95%, corrected for 8 audits, beside 1.00"
+    assert found[0].sentence == "The published epsilon bounds an attacker who sees every noisy step (Bank)."
+    assert found[0].numbers == "the lower bound is 3.00 at 95%, corrected for 8 audits, beside 1.00"
     assert [claim.confirmed for claim in trial.claims(results)] == [True] * 4
-    assert trial.table(results).splitlines()[2].startswith("| Bank | every noised step | printed | 600 | 1.00 |")
+    assert (
+        trial.table(results).splitlines()[2].startswith("| Bank | every noisy step | pf-ld-as-published | 600 | 1.00 |")
+    )
 
 
 def first(experiment: Any, attack: str, method: str) -> Cell:

@@ -118,5 +118,5 @@ def test_scores_claim_compares_what_comes_together_on_scores_and_on_decisions() 
     ]
     found = scores.claims(pd.DataFrame(rows))
     assert [claim.confirmed for claim in found] == [True, False]
-    assert found[1].numbers == "without noise 75% less between mean scores, 25% less between decisions"
+    assert found[1].numbers == "without noise, mean scores differ by 75% less and decision rates by 25% less"
     assert "| Income | no constraint | 0.800 | 0.400 | 2.00 | 1.00 |" in scores.markdown(pd.DataFrame(rows))

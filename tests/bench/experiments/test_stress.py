@@ -18,7 +18,7 @@ def test_right_is_good_numbers_or_the_words() -> None:
     assert case.right({"lost": 0.05, "remarks": ""})
     assert not case.right({"lost": 0.2, "remarks": "all is well"})
     assert case.right({"lost": 0.2, "remarks": "with few people"})
-    assert case.wanted() == 'lost at most 0.1, or a remark with "small or few"'
+    assert case.wanted() == 'accuracy lost at most 0.1, or a remark with "small or few"'
 
 
 def test_people_are_as_they_are_described() -> None:

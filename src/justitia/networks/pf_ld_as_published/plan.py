@@ -24,7 +24,7 @@ class PFLDAsPublishedPlan(TrainingPlan):
 
     The paper states C_p and C_d; the other defaults but the step size are in the range of the authors' public scripts
     (facts only: none of their code is used), one setting for all datasets.
-    ``docs/method.md`` says how the paper is read.
+    ``docs/paper.md`` says how the paper is read.
 
     Parameters
     ----------
