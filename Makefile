@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test java docs pictures crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test java docs site-check pictures report-picture crash-test audit stress bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -52,11 +52,26 @@ spark-test: setup java ## data frames of Spark
 docs: setup            ## the site, in out/docs; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
 
+site-check: setup      ## links, phone layout and search of the site in out/docs, in Chromium
+	$(BIN)/python -m bench.site_check out/docs
+
 EXAMPLES = $(shell grep -l "^from pictures import" examples/*.py)
 
 pictures: setup        ## run the tutorials and keep their pictures and output for the site
 	for script in $(EXAMPLES); do name=$$(basename $$script .py); \
 	  $(BIN)/python $$script --picture docs/pictures/$$name.png > docs/pictures/$$name.txt || exit 1; done
+
+REPORT = out/report
+JUSTITIA = cd $(REPORT) && $(abspath $(BIN))/justitia
+
+report-picture: setup browser ## the commands of the README on Income, and a picture of the report
+	rm -rf $(REPORT) && mkdir -p $(REPORT)
+	$(JUSTITIA) datasets write income --out income.csv && $(abspath $(BIN))/justitia split income.csv --test 0.25
+	$(JUSTITIA) train income-train.csv --target income --sensitive sex --groups Female,Male --epsilon 1 --out model
+	$(JUSTITIA) evaluate model income-test.csv --epsilon 0.5
+	$(JUSTITIA) report model --limit 0.05 --title "Income above 50,000" --positive-means "income above 50,000" --out report.html
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,850 \
+	  --screenshot=$(abspath docs/pictures/report.png) file://$(abspath $(REPORT))/report.html
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

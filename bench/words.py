@@ -1,8 +1,8 @@
 """Length and reading ease of the documentation: ``python -m bench.words``, one line per page.
 
-Counted are prose, lists and tables. Left out are code blocks, formulas, comments and sections that a command generates from
-results (``<!-- results: name -->`` and ``<!-- summary: name -->``). Reading ease is the formula of Flesch (1948), about 60 for
-plain English and 30 for academic texts, with syllables estimated from groups of vowels.
+Counted are prose, lists and tables. Left out are code blocks, formulas, comments and sections that a command generates
+from results (``<!-- results: name -->`` and ``<!-- summary: name -->``). Reading ease is the formula of Flesch (1948),
+about 60 for plain English and 30 for academic texts, with syllables estimated from groups of vowels.
 """
 
 from __future__ import annotations

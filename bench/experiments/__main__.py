@@ -71,6 +71,8 @@ PAGES = tuple(
         "monitoring",
     )
 )
+#: Its table is a summary of one experiment.
+README = ROOT / "README.md"
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (
@@ -174,7 +176,7 @@ def forecast(name: str, total: int, todo: Sequence[Cell], jobs: int) -> str:
     return f"{name}: {total} cells, {total - len(todo)} of them done{about}"
 
 
-def redraw(results: Path, pages: Sequence[Path] = PAGES) -> None:
+def redraw(results: Path, pages: Sequence[Path] = (*PAGES, README)) -> None:
     """Every table and picture from the results at hand, and the pages that show them."""
     for experiment in EXPERIMENTS.values():
         rows = read_results(results / f"{experiment.name}.csv")

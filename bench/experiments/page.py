@@ -11,10 +11,11 @@ from bench.experiments.records import provenance
 from bench.experiments.runner import read_results
 
 SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+SUMMARY = re.compile(r"(<!-- summary: (\w+) -->\n).*?(<!-- end of summary -->)", re.DOTALL)
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
-    """The page with every marked section replaced by what the results say.
+    """The page with every marked section, and every marked summary, replaced by what the results say.
 
     Parameters
     ----------
@@ -25,7 +26,13 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
     def section(found: re.Match[str]) -> str:
         return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"
 
-    return SECTION.sub(section, page)
+    def summary(found: re.Match[str]) -> str:
+        experiment = experiments[found[2]]
+        rows = read_results(results / f"{experiment.name}.csv")
+        shown = f"No results are committed; `make reproduce-{experiment.name}` makes them."
+        return f"{found[1]}{shown if rows.empty else experiment.summary(rows)}\n{found[3]}"
+
+    return SUMMARY.sub(summary, SECTION.sub(section, page))
 
 
 def describe(experiment: Experiment, results: Path, *, link: str) -> str:
