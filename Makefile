@@ -50,6 +50,7 @@ spark-test: setup java ## data frames of Spark
 	$(ENGINE_TEST) tests/engines/test_spark.py
 
 docs: setup            ## the site, in out/docs; warnings are errors
+	rm -rf docs/api
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
 
 site-check: setup      ## links, phone layout and search of the site in out/docs, in Chromium

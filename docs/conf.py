@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ project = "Justitia"
 author = "the Justitia authors"
 release = version = justitia.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["pictures/*.txt"]
+templates_path = ["_templates"]
 
 # Markdown: headings are link targets under the names that code hosts give them.
 myst_heading_anchors = 4
@@ -26,6 +28,19 @@ myst_enable_extensions = ["colon_fence"]
 # The reference: docstrings say types in words, so annotations are not repeated in signatures.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+# One page per object, in docs/api/. Members that a class has from its base are listed here, the others are found.
+_ESTIMATOR = "fit, predict, {}base_{}, save, load"
+autosummary_context = {
+    "shown": {
+        "justitia.LagrangianDualClassifier": _ESTIMATOR.format("predict_proba, decision_function, ", "proba"),
+        "justitia.LagrangianDualRegressor": _ESTIMATOR.format("", "predict"),
+        "justitia.MomentsPlan": "calibrate, releases, check_rounds",
+        "justitia.PFLDPlan": "calibrate, releases",
+        "justitia.RowFiles": "open, check, blocks",
+        "justitia.PFLDAsPublishedPlan": "calibrate, releases",
+        "justitia.PostProcessingPlan": "calibrate, releases",
+    }
+}
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
@@ -44,6 +59,12 @@ html_theme = "furo"
 html_title = "Justitia"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_theme_options = {"light_logo": "logo.svg", "dark_logo": "logo-dark.svg"}
+_URLS = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+if "Repository" in _URLS:
+    _ICON = "<svg viewBox='0 0 16 16'><path fill='currentColor' d='M2 2h9v12H2zM12 4h2v12H5v-1h7z'/></svg>"
+    html_theme_options["footer_icons"] = [{"name": "Repository", "url": _URLS["Repository"], "html": _ICON}]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
@@ -64,13 +85,6 @@ def _block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def _without_absent_pages(_app: Any, docname: str, source: list[str]) -> None:
-    """Lines ``name*`` of the index are for pages that may be absent; one that matches nothing is taken out."""
-    if docname == "index":
-        lines = source[0].splitlines()
-        source[0] = "\n".join(line for line in lines if not line.endswith("*") or any(HERE.glob(f"{line}.md")))
-
-
 def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """A property's first line with a colon in it is a sentence; napoleon would read a type before the colon."""
     if what in {"attribute", "data", "property"}:
@@ -80,5 +94,4 @@ def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _opti
 def setup(app: Any) -> None:
     """Formulas become MathML, which browsers draw themselves: no script from elsewhere."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
-    app.connect("source-read", _without_absent_pages)
     app.connect("autodoc-process-docstring", _first_line_is_text, priority=400)
