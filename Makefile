@@ -71,7 +71,7 @@ report-picture: setup browser ## the commands of the README on Income, and a pic
 	$(JUSTITIA) train income-train.csv --target income --sensitive sex --groups Female,Male --epsilon 1 --out model
 	$(JUSTITIA) evaluate model income-test.csv --epsilon 0.5
 	$(JUSTITIA) report model --limit 0.05 --title "Income above 50,000" --positive-means "income above 50,000" --out report.html
-	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,850 \
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,790 \
 	  --screenshot=$(abspath docs/pictures/report.png) file://$(abspath $(REPORT))/report.html
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -74,14 +75,19 @@ copybutton_prompt_is_regexp = True
 copybutton_line_continuation_character = "\\"
 
 
+def _mathml(tex: str, *, as_block: bool) -> str:
+    r"""MathML of a formula; ``\big`` and its relatives, which docutils does not know, only set a size."""
+    found: str = tex2mathml(re.sub(r"\\[bB]igg?[lrm]?(?![a-zA-Z])", "", tex), as_block=as_block)
+    return found
+
+
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node.astext(), as_block=False))
     raise nodes.SkipNode
 
 
 def _block(translator: Any, node: nodes.math_block) -> None:
-    formula = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="math">{formula}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 

@@ -68,6 +68,17 @@ def test_lenders_page_leads_from_its_file_to_a_page_and_shows_the_table_that_is_
     assert "loans-test.csv" in Path("page.html").read_text(encoding="utf-8")
 
 
+def test_output_of_plan_on_the_page_about_choices_is_what_it_prints() -> None:
+    page = (ROOT / "docs" / "choose.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^<!-- output of plan -->\n```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (planned,) = commands(page)
+    assert invoke(*planned).stdout == shown
+
+
+def test_commands_of_the_page_about_installation_run() -> None:
+    run_all(commands((ROOT / "docs" / "install.md").read_text(encoding="utf-8")))
+
+
 def loaded(group: click.Group) -> dict[str, click.Command]:
     """Commands of a group, each imported."""
     context = click.Context(group)
@@ -81,9 +92,14 @@ def all_options(command: click.Command) -> set[str]:
     return own.union(*(all_options(one) for one in below), {"--help"})
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/ledger.md", "docs/report.md"])
-def test_options_that_a_page_names_exist(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+#: Pages that also name options of programs in bench/.
+OF_PROGRAMS = {"custodian.md", "speed.md"}
+WITH_OPTIONS = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OF_PROGRAMS]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *WITH_OPTIONS], ids=lambda page: page.name)
+def test_options_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     named = {word for code in re.findall(r"`([^`\n]*)`", text) for word in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)}
     assert named - all_options(cli) == set()
 
