@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import justitia
 from bench.experiments.__main__ import EXPERIMENTS
 from bench.experiments.page import fill
 from bench.words import measured, paragraphs, reading_ease
@@ -234,6 +235,16 @@ def test_table_of_the_readme_is_what_the_committed_results_say() -> None:
     assert fill(README, EXPERIMENTS, ROOT / "results", link="results") == README
     rows = [line for line in README.splitlines() if re.match(r"\| (Bank|Income|Compas) \|", line)]
     assert [row.count(" / ") for row in rows] == [4, 4, 4]
+
+
+# --- reference
+
+
+def test_every_public_name_has_a_page_in_the_reference() -> None:
+    listed = set(
+        re.findall(r"^   (justitia\.[\w.]+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert {f"justitia.{name}" for name in justitia.__all__} - listed == set()
 
 
 # --- length

@@ -211,7 +211,7 @@ def summary(results: pd.DataFrame) -> str:
         plain, ours = _mean(_base_of(here)), _mean(default_of(here, METHOD, 1.0))
         peer = _mean(default_of(here, NOT_PRIVATE, math.inf))
         found = {} if peer is None else {NOT_PRIVATE: peer}
-        found |= {"reductions": others[REDUCTION]} if REDUCTION in others else {}
+        found |= {"fairlearn's reduction": others[REDUCTION]} if REDUCTION in others else {}
         if plain is None or ours is None or not found:
             continue
         best = max(found, key=lambda name: found[name])  # the most accurate
