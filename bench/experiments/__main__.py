@@ -71,8 +71,6 @@ PAGES = tuple(
         "monitoring",
     )
 )
-#: Its table is a summary of one experiment.
-README = ROOT / "README.md"
 
 OF_THE_PAPER = (TABLE2, TRADEOFFS, C_P, C_D, MISSING, THEOREMS_6_AND_7, PARETO)
 HOW_AND_WHY = (
@@ -174,6 +172,10 @@ def forecast(name: str, total: int, todo: Sequence[Cell], jobs: int) -> str:
     seconds = sum(estimated_seconds(cell) for cell in todo if cell.method in METHODS) / jobs
     about = f", about {seconds / 60:.0f} minutes" if seconds >= 60 else ""
     return f"{name}: {total} cells, {total - len(todo)} of them done{about}"
+
+
+#: Its table is a summary of one experiment.
+README = ROOT / "README.md"
 
 
 def redraw(results: Path, pages: Sequence[Path] = (*PAGES, README)) -> None:

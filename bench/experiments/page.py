@@ -11,11 +11,10 @@ from bench.experiments.records import provenance
 from bench.experiments.runner import read_results
 
 SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
-SUMMARY = re.compile(r"(<!-- summary: (\w+) -->\n).*?(<!-- end of summary -->)", re.DOTALL)
 
 
 def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, link: str) -> str:
-    """The page with every marked section, and every marked summary, replaced by what the results say.
+    """The page with every marked section replaced by what the results say.
 
     Parameters
     ----------
@@ -33,6 +32,10 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
         return f"{found[1]}{shown if rows.empty else experiment.summary(rows)}\n{found[3]}"
 
     return SUMMARY.sub(summary, SECTION.sub(section, page))
+
+
+#: A small table of an experiment on a page that is about something else.
+SUMMARY = re.compile(r"(<!-- summary: (\w+) -->\n).*?(<!-- end of summary -->)", re.DOTALL)
 
 
 def describe(experiment: Experiment, results: Path, *, link: str) -> str:
