@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs pictures crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs site-check pictures report-picture crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean
 
 setup: $(STAMP)
 
@@ -50,10 +50,14 @@ spark-test: setup java ## data frames of Spark
 	$(ENGINE_TEST) tests/engines/test_spark.py
 
 docs: setup            ## the site, in out/docs; warnings are errors
+	rm -rf docs/api
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs out/docs
 
 access-check: setup browser ## accessibility of report, monitor page, custodian's page and notebook forms, with axe-core in Chromium
 	$(BIN)/python -m pytest tests/report/test_access.py tests/report/test_browser.py tests/custodian/test_custodian_page.py
+
+site-check: setup      ## links, phone layout and search of the site in out/docs, in Chromium
+	$(BIN)/python -m bench.site_check out/docs
 
 bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own formats
 	$(ENGINES)
@@ -62,6 +66,18 @@ bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own
 pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
 	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png
 	$(BIN)/python -m bench.pictures
+
+REPORT = out/report
+JUSTITIA = cd $(REPORT) && $(abspath $(BIN))/justitia
+
+report-picture: setup browser ## the commands of the README on Income, and a picture of the report
+	rm -rf $(REPORT) && mkdir -p $(REPORT)
+	$(JUSTITIA) datasets write income --out income.csv && $(abspath $(BIN))/justitia split income.csv --test 0.25
+	$(JUSTITIA) train income-train.csv --target income --sensitive sex --groups Female,Male --epsilon 1 --out model
+	$(JUSTITIA) evaluate model income-test.csv --epsilon 0.5
+	$(JUSTITIA) report model --limit 0.05 --title "Income above 50,000" --positive-means "income above 50,000" --out report.html
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,790 \
+	  --screenshot=$(abspath docs/pictures/report.png) file://$(abspath $(REPORT))/report.html
 
 crash-test: setup      ## kill 500 processes while they debit a durable ledger, 500 in checkpoint folders, 200 custodians, 10 workers; fuzz and attack those
 	JUSTITIA_KILLS=500 $(BIN)/python -m pytest tests/privacy/test_durable_crash.py

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ release = version = justitia.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
+templates_path = ["_templates"]
 
 # Markdown: headings are link targets under the names that code hosts give them.
 myst_heading_anchors = 4
@@ -31,6 +35,19 @@ myst_enable_extensions = ["colon_fence"]
 # The reference: docstrings say types in words, so annotations are not repeated in signatures.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+# One page per object, in docs/api/. Members that a class has from its base are listed here, the others are found.
+_ESTIMATOR = "fit, predict, {}base_{}, save, load"
+autosummary_context = {
+    "shown": {
+        "justitia.LagrangianDualClassifier": _ESTIMATOR.format("predict_proba, decision_function, ", "proba"),
+        "justitia.LagrangianDualRegressor": _ESTIMATOR.format("", "predict"),
+        "justitia.MomentsPlan": "calibrate, releases, check_rounds",
+        "justitia.PFLDPlan": "calibrate, releases",
+        "justitia.RowFiles": "open, check, blocks",
+        "justitia.PFLDAsPublishedPlan": "calibrate, releases",
+        "justitia.PostProcessingPlan": "calibrate, releases",
+    }
+}
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
@@ -49,6 +66,12 @@ html_theme = "furo"
 html_title = "Justitia"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_theme_options = {"light_logo": "logo.svg", "dark_logo": "logo-dark.svg"}
+_URLS = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+if "Repository" in _URLS:
+    _ICON = "<svg viewBox='0 0 16 16'><path fill='currentColor' d='M2 2h9v12H2zM12 4h2v12H5v-1h7z'/></svg>"
+    html_theme_options["footer_icons"] = [{"name": "Repository", "url": _URLS["Repository"], "html": _ICON}]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
@@ -58,22 +81,20 @@ copybutton_prompt_is_regexp = True
 copybutton_line_continuation_character = "\\"
 
 
+def _mathml(tex: str, *, as_block: bool) -> str:
+    r"""MathML of a formula; ``\big`` and its relatives, which docutils does not know, only set a size."""
+    found: str = tex2mathml(re.sub(r"\\[bB]igg?[lrm]?(?![a-zA-Z])", "", tex), as_block=as_block)
+    return found
+
+
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node.astext(), as_block=False))
     raise nodes.SkipNode
 
 
 def _block(translator: Any, node: nodes.math_block) -> None:
-    formula = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="math">{formula}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
-
-
-def _without_absent_pages(_app: Any, docname: str, source: list[str]) -> None:
-    """Lines ``name*`` of the index are for pages that may be absent; one that matches nothing is taken out."""
-    if docname == "index":
-        lines = source[0].splitlines()
-        source[0] = "\n".join(line for line in lines if not line.endswith("*") or any(HERE.glob(f"{line}.md")))
 
 
 def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
@@ -85,7 +106,6 @@ def _first_line_is_text(_app: Any, what: str, _name: str, _object: object, _opti
 def setup(app: Any) -> None:
     """Formulas become MathML, which browsers draw themselves: no script from elsewhere."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
-    app.connect("source-read", _without_absent_pages)
     app.connect("autodoc-process-docstring", _first_line_is_text, priority=400)
 
 

@@ -177,7 +177,11 @@ def forecast(name: str, total: int, todo: Sequence[Cell], jobs: int) -> str:
     return f"{name}: {total} cells, {total - len(todo)} of them done{about}"
 
 
-def redraw(results: Path, pages: Sequence[Path] = PAGES) -> None:
+#: Its table is a summary of one experiment.
+README = ROOT / "README.md"
+
+
+def redraw(results: Path, pages: Sequence[Path] = (*PAGES, README)) -> None:
     """Every table and picture from the results at hand, and the pages that show them."""
     for experiment in EXPERIMENTS.values():
         rows = read_results(results / f"{experiment.name}.csv")

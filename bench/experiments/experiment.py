@@ -56,6 +56,8 @@ class Experiment:
         As in :func:`bench.experiments.runner.run`.
     table : callable
         The results as a table for the page, if there is one.
+    summary : callable
+        A small table of the results for the README, if there is one.
     """
 
     name: str
@@ -67,3 +69,4 @@ class Experiment:
     work: Work = measure
     table: Callable[[pd.DataFrame], str] = lambda _: ""
     measures: tuple[str, ...] = MEASURES
+    summary: Callable[[pd.DataFrame], str] = lambda _: ""

@@ -47,7 +47,17 @@ def fill(page: str, experiments: Mapping[str, Experiment], results: Path, *, lin
             return f"{found[1]}{SUMMARIES[found[2]](results)}\n{found[3]}"
         return f"{found[1]}{describe(experiments[found[2]], results, link=link)}\n{found[3]}"
 
-    return SECTION.sub(section, page)
+    def summary(found: re.Match[str]) -> str:
+        experiment = experiments[found[2]]
+        rows = read_results(results / f"{experiment.name}.csv")
+        shown = f"No results are committed; `make reproduce-{experiment.name}` makes them."
+        return f"{found[1]}{shown if rows.empty else experiment.summary(rows)}\n{found[3]}"
+
+    return SUMMARY.sub(summary, SECTION.sub(section, page))
+
+
+#: A small table of an experiment on a page that is about something else.
+SUMMARY = re.compile(r"(<!-- summary: (\w+) -->\n).*?(<!-- end of summary -->)", re.DOTALL)
 
 
 def describe(experiment: Experiment, results: Path, *, link: str) -> str:

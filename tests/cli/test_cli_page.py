@@ -68,6 +68,17 @@ def test_lenders_page_leads_from_its_file_to_a_page_and_shows_the_table_that_is_
     assert "loans-test.csv" in Path("page.html").read_text(encoding="utf-8")
 
 
+def test_output_of_plan_on_the_page_about_choices_is_what_it_prints() -> None:
+    page = (ROOT / "docs" / "choose.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^<!-- output of plan -->\n```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (planned,) = commands(page)
+    assert invoke(*planned).stdout == shown
+
+
+def test_commands_of_the_page_about_installation_run() -> None:
+    run_all(commands((ROOT / "docs" / "install.md").read_text(encoding="utf-8")))
+
+
 def loaded(group: click.Group) -> dict[str, click.Command]:
     """Commands of a group, each imported."""
     context = click.Context(group)

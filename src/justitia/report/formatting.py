@@ -195,7 +195,7 @@ def odds_sentence(certificate: Certificate) -> str:
 
     For (epsilon, delta)-differential privacy, no test tells two neighbouring datasets, equally likely beforehand, apart
     with probability above :math:`(e^\epsilon + \delta) / (1 + e^\epsilon)`. Gaussian releases of the same cost keep it
-    below :math:`\Phi(\mu / 2)`, which is less: docs/epsilon.md.
+    below :math:`\Phi(\mu / 2)`, which is less: docs/choose.md.
     """
     epsilon = certificate.epsilon
     if math.isinf(epsilon) or certificate.reproduction:

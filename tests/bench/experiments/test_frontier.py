@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.experiments import curves, repeats
+from bench.experiments import curves, frontier, repeats
 from bench.experiments.curves import advantage, by_chance, matched, most_accurate, pareto, shortfall, summarise
 from bench.experiments.folds import dataset as load_dataset
 from bench.experiments.frontier import (
@@ -259,3 +259,31 @@ def test_repeats_print_the_best_point_of_equalized_odds_beside_the_rule_without_
 def test_repeats_leave_the_frontiers_own_folds_out() -> None:
     assert {cell.seed for cell in repeats.cells(quick=False)} == set(repeats.SHUFFLES)
     assert 0 not in repeats.SHUFFLES
+
+
+@pytest.mark.parametrize(
+    ("peer", "reduction", "entry", "sentence"),
+    [
+        ((0.85, 0.02), (0.79, 0.01), "0.850 / 0.020", "is 2.0 points more accurate, at a violation 1.0 points smaller"),
+        ((0.85, 0.05), (0.79, 0.01), "0.850 / 0.050", "is 2.0 points more accurate, at a violation 2.0 points larger"),
+        ((0.80, 0.01), (0.83, 0.01), "0.830 / 0.010", "has a violation 2.0 points smaller"),
+        ((0.82, 0.03), (0.79, 0.01), "0.820 / 0.030", "is not better"),
+    ],
+    ids=["better", "at-a-price", "fairer", "no-better"],
+)
+def test_summary_of_the_readme_names_the_most_accurate_peer_and_says_what_it_does_better(
+    peer: tuple[float, float],
+    reduction: tuple[float, float],
+    entry: str,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, name = 0.83, "LinearPost" if peer > reduction else "fairlearn's reduction"
+    monkeypatch.setattr(frontier, "rivals", lambda *_: {"A, rerun": reduction, "PF-LD printed, rerun": (0.8, 0.1)})
+    results = [
+        row(0, 1.0, [[None, ours, 0.03], [0.0, 0.7, 0.0], [1.0, 0.86, 0.3]]),
+        row(0, math.inf, [[None, *peer], [1.0, 0.9, 0.4]], method=NOT_PRIVATE),
+    ]
+    lines = frontier.summary(pd.DataFrame(results)).splitlines()
+    assert lines[2] == f"| Bank | 0.860 / 0.300 | 0.830 / 0.030 | {entry} ({name}) | 0.800 / 0.100 |"
+    assert lines[-1] == f"* Bank: 3.0 points of accuracy less than uncorrected trees; {name} {sentence}."
