@@ -60,6 +60,8 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "RowFiles": ("features", "names", "open"),
     "SensitiveColumns": (),
 }
+#: Names of version 0.1 that still work, with a warning; they are not part of the record and go with version 1.1.
+DEPRECATED = {"justitia.Tradeoff.spread"}
 #: Classes that users get and do not make: attributes and methods are public, the constructor is not.
 RESULTS = {
     *("AuditResult", "Certificate", "Dataset", "GroundTruth", "Measurement", "Monitor", "MonitorEntry"),
@@ -93,7 +95,7 @@ def describe() -> list[str]:
         loaded = import_module(module)
         for name in public_names(module):
             lines.update(_lines(f"{module}.{name}", getattr(loaded, name)))
-    return sorted(lines) + sorted(_commands())
+    return sorted(lines - DEPRECATED) + sorted(_commands())
 
 
 def _lines(name: str, value: Any) -> Iterator[str]:
