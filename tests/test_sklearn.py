@@ -44,8 +44,8 @@ DEFAULT_WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], nois
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
 #: scikit-learn says the first of CalibratedClassifierCV and its other estimators that cross-fit.
 CROSS_FITTED = (
-    "parts for cross-fitting are drawn by row, so copies of a row may be in two parts; and weights are relative, so a row "
-    "of weight 2 is one observation where tolerance, calibration and ridge ask how much evidence there is"
+    "parts for cross-fitting are drawn by row, so copies of a row may be in two parts; and weights are relative, so a "
+    "row of weight 2 is one observation where tolerance, calibration and ridge ask how much evidence there is"
 )
 EXPECTED = {
     "post-processing": {EQUIVALENCE: CROSS_FITTED},
