@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs site-check pictures report-picture crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs site-check pictures report-picture crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean api dist sbom newcomer lowest-test newest-test python3.12-test python3.13-test release
 
 setup: $(STAMP)
 
@@ -127,5 +127,38 @@ lock: setup            ## rewrite requirements.lock from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' \
 	  | grep -v -x -F -f requirements-engines.lock > requirements.lock
 
+api: setup             ## write tests/public_api.txt; RELEASED=1 when a version is released
+	$(BIN)/python -m bench.release.api $(if $(RELEASED),--released)
+
+RELEASE_TOOLS := out/release/tools
+
+$(RELEASE_TOOLS)/.installed: requirements-release.lock
+	test -x $(RELEASE_TOOLS)/bin/python || $(PYTHON) -m venv $(RELEASE_TOOLS)
+	$(RELEASE_TOOLS)/bin/python -m pip install --quiet -r requirements-release.lock
+	touch $@
+
+dist: $(RELEASE_TOOLS)/.installed ## wheel, sdist and their SHA-256, in dist; built twice and compared
+	$(RELEASE_TOOLS)/bin/python -m bench.release.dist
+
+sbom: dist             ## dist/justitia-VERSION.cdx.json: the wheel's dependencies as CycloneDX, with the versions of requirements.lock
+	$(RELEASE_TOOLS)/bin/python -m bench.release.sbom
+
+newcomer: dist         ## from the wheel to a report in the browser, with minutes and megabytes
+	$(PYTHON) -m bench.newcomer
+
+lowest-test: dist      ## the wheel with the lower bounds of pyproject.toml
+	$(PYTHON) -m bench.release.environments lowest
+
+newest-test: dist      ## the wheel with the newest dependencies
+	$(PYTHON) -m bench.release.environments newest
+
+python3.12-test: dist  ## the same with another Python; PYTHON312=/path/to/python
+	$(PYTHON) -m bench.release.environments newest --python $(or $(PYTHON312),python3.12)
+
+python3.13-test: dist
+	$(PYTHON) -m bench.release.environments newest --python $(or $(PYTHON313),python3.13)
+
+release: dist sbom newcomer lowest-test newest-test python3.12-test python3.13-test ## before a release, after make test and make docs
+
 clean:
-	rm -rf $(VENV) out mutants
+	rm -rf $(VENV) out mutants dist

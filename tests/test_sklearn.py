@@ -15,9 +15,11 @@ from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.metadata_routing import get_routing_for_object
 
-from justitia import LagrangianDualClassifier, PFLDPlan, PrivacyLedger
+from justitia import LagrangianDualClassifier, LagrangianDualRegressor, PFLDPlan, PrivacyLedger
 from justitia.metrics.exact import violation
 
 pytestmark = pytest.mark.usefixtures("quick_fits")
@@ -41,18 +43,25 @@ WITH_NOISE = InventedGroups(epsilon=1.0, groups=["a", "b"], engine="pf-ld", plan
 DEFAULT = InventedGroups(groups=["a", "b"], noise_seed=1)
 DEFAULT_WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], noise_seed=1, preprocess=None)
 
+#: Checks that fail, and why; docs/compatibility.md has the table. What weights do is tested below.
+EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
+#: scikit-learn says the first of CalibratedClassifierCV and its other estimators that cross-fit.
+CROSS_FITTED = (
+    "parts for cross-fitting are drawn by row, so copies of a row may be in two parts; and weights are relative, so a "
+    "row of weight 2 is one observation where tolerance, calibration and sampling errors weigh evidence"
+)
+EXPECTED = {
+    "post-processing": {EQUIVALENCE: CROSS_FITTED},
+    "network": {
+        EQUIVALENCE: "mini-batches are drawn by row, so a row of weight 2 does not meet the batches that two rows "
+        "meet; test_fit_weight_two_equals_row_twice shows the equivalence for full batches",
+        "check_class_weight_classifiers": "networks refuse class_weight; it belongs to the default engine",
+    },
+}
+
 
 def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
-    equivalence = "check_sample_weight_equivalence_on_dense_data"
-    if estimator.engine is None:
-        return {equivalence: "parts for cross-fitting are drawn by row, so two rows may be in two of them"}
-    return {
-        equivalence: (
-            "mini-batches are drawn by row, so a row of weight 2 does not meet the batches that two rows meet; "
-            "test_fit_weight_two_equals_row_twice shows the equivalence for full batches"
-        ),
-        "check_class_weight_classifiers": "networks refuse class_weight; it belongs to the default engine",
-    }
+    return EXPECTED["post-processing" if estimator.engine is None else "network"]
 
 
 @pytest.mark.filterwarnings(
@@ -65,6 +74,68 @@ def test_scikit_learn_check_invented_groups_passes(estimator: BaseEstimator, che
     # That check is for estimators that compute on other array libraries, and skips itself here.
     if check.func.__name__ != "check_array_api_input":
         check(estimator)
+
+
+def scores(X: Any) -> np.ndarray:
+    """A base that is not learned, so nothing is cross-fitted."""
+    return 1 / (1 + np.exp(-2 * np.asarray(X)[:, 0]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LagrangianDualClassifier(epsilon=math.inf, groups=["f", "m"], base=scores, random_state=0),
+        LagrangianDualClassifier(epsilon=1.0, groups=["f", "m"], base=scores, random_state=0, noise_seed=0),
+        LagrangianDualRegressor("mean_parity", epsilon=math.inf, groups=["f", "m"], base=scores, random_state=0),
+    ],
+    ids=["classifier", "classifier with noise", "regressor"],
+)
+@pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+def test_weights_are_relative_so_that_equal_weights_are_none(people: Any, model: Any) -> None:
+    answers = []
+    for weight in (None, np.full(120, 2.0)):
+        fitted = clone(model).fit(people.X, people.y, sensitive_features=people.a, sample_weight=weight)
+        answers.append(fitted.predict(people.X))
+    assert np.array_equal(*answers)
+
+
+def test_feature_names_of_a_frame_are_kept_and_checked(people: Any, make: Any) -> None:
+    X = pd.DataFrame(people.X, columns=["x", "y", "z"])
+    model = make().fit(X, people.y, sensitive_features=people.a)
+    assert model.feature_names_in_.tolist() == ["x", "y", "z"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(X.rename(columns={"z": "w"}))
+    with pytest.raises(ValueError, match="must be in the same order"):
+        model.predict(X[["z", "y", "x"]])
+
+
+def test_pipeline_with_set_output_gives_the_model_the_names_of_its_transformers(people: Any, make: Any) -> None:
+    X = pd.DataFrame(people.X, columns=["x", "y", "z"])
+    pipe = Pipeline([("scale", StandardScaler()), ("clf", make())]).set_output(transform="pandas")
+    pipe.fit(X, people.y, clf__sensitive_features=people.a)
+    assert pipe[-1].feature_names_in_.tolist() == ["x", "y", "z"]
+    assert pipe[:-1].get_feature_names_out().tolist() == ["x", "y", "z"]
+
+
+def test_tags_say_what_estimators_are_and_take() -> None:
+    classifier, regressor = get_tags(LagrangianDualClassifier()), get_tags(LagrangianDualRegressor())
+    assert (classifier.estimator_type, regressor.estimator_type) == ("classifier", "regressor")
+    assert classifier.classifier_tags.multi_class
+    assert not get_tags(LagrangianDualClassifier(engine="pf-ld")).classifier_tags.multi_class
+    for tags in (classifier, regressor):
+        assert tags.input_tags.allow_nan
+        assert tags.input_tags.string
+        assert tags.non_deterministic  # the noise is the operating system's
+        assert tags.target_tags.required
+
+
+def test_request_for_the_attribute_is_on_by_default_and_can_be_taken_back() -> None:
+    requests = get_routing_for_object(LagrangianDualClassifier()).fit.requests
+    assert requests["sensitive_features"] is True
+    assert requests["sample_weight"] is None
+    with sklearn.config_context(enable_metadata_routing=True):
+        changed = LagrangianDualClassifier().set_fit_request(sensitive_features=False, sample_weight=True)
+    assert get_routing_for_object(changed).fit.requests["sensitive_features"] is False
 
 
 @pytest.fixture

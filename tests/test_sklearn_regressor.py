@@ -23,9 +23,10 @@ class InventedGroups(LagrangianDualRegressor):
 QUICK = PostProcessingPlan(checks=1, levels=5)
 WITH_NOISE = InventedGroups(groups=["a", "b"], noise_seed=1, plan=QUICK)
 WITHOUT_NOISE = InventedGroups(epsilon=math.inf, groups=["a", "b"], noise_seed=1, plan=QUICK, preprocess=None)
+#: As of the classifier; docs/compatibility.md has the table.
 FAILS = {
-    "check_sample_weight_equivalence_on_dense_data": "parts for cross-fitting are drawn by row, so two rows may be in "
-    "two of them",
+    "check_sample_weight_equivalence_on_dense_data": "parts for cross-fitting are drawn by row, so copies of a row may "
+    "be in two parts; and weights are relative, so a row of weight 2 is one observation",
 }
 
 

@@ -12,9 +12,9 @@ from bench.experiments.__main__ import ALIASES, EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-RULE = re.compile(r"^([a-z][\w-]*)%?:", re.MULTILINE)
+RULE = re.compile(r"^([a-z][\w.-]*)%?:", re.MULTILINE)
 #: In code only: at the start of a line of a block, or in backticks.
-NAMED = re.compile(r"(?:^|`)make ([a-z][\w-]*)", re.MULTILINE)
+NAMED = re.compile(r"(?:^|`)make ([a-z][\w.-]*(?<![.]))", re.MULTILINE)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 RULES = set(RULE.findall(MAKEFILE))
 

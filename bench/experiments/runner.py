@@ -19,7 +19,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from csv import writer
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -32,6 +31,9 @@ from tqdm.auto import tqdm
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: Raise by one when the meaning of a stored number changes, so that no old row is taken for a new one.
 PROTOCOL = 2
+#: Version of the library that the first results were recorded under; part of every key. It stays as it is whatever the
+#: version of the package, since a change of a default is in the recipe and a change of meaning in PROTOCOL.
+RECORDED_VERSION = "0.1.0"
 
 
 #: Names in the recipes of committed results, which were recorded before plans and engines were renamed. The longer ones
@@ -95,17 +97,12 @@ class Cell:
         recipe = self.recipe
         for today, recorded in RECORDED_NAMES.items():
             recipe = recipe.replace(today, recorded)
-        return _digest(self.identity | {"recipe": recipe, "version": _version(), "protocol": PROTOCOL})[:16]
+        return _digest(self.identity | {"recipe": recipe, "version": RECORDED_VERSION, "protocol": PROTOCOL})[:16]
 
     @property
     def noise_seed(self) -> int:
         """Seed of this cell's noise: its own for every cell, the same whenever the table is made again."""
         return int(_digest(self.identity)[:8], 16)
-
-
-def _version() -> str:
-    # Imported when asked: the library is slow to load, and workers that fit something else do without.
-    return str(import_module("justitia").__version__)
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from justitia.search import SearchResult, private_search
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Bins",
