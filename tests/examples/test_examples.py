@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from quick import smaller_fits
 from scripts import run_script
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +24,7 @@ ROW = re.compile(r"^(\w[\w ,.%-]*?) {2,}(-?\d.*)$", re.MULTILINE)
 def run(script: str, folder: Path) -> tuple[str, Path]:
     """What a script printed, and its picture."""
     picture = folder / f"{script}.png"
-    with smaller_fits():  # `make pictures` runs them with bases of the default size
-        printed = run_script(ROOT / "examples" / f"{script}.py", "--picture", str(picture), folder=folder)
-    return printed, picture
+    return run_script(ROOT / "examples" / f"{script}.py", "--picture", str(picture), folder=folder), picture
 
 
 @pytest.fixture(scope="session")
