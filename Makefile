@@ -29,7 +29,7 @@ check: setup           ## style and types
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 ENGINES = $(BIN)/python -m pip install --quiet --no-deps -r requirements-engines.lock
 ENGINE_TEST = JUSTITIA_ENGINES=1 $(BIN)/python -m pytest

@@ -13,6 +13,8 @@ import pytest
 from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan
 from justitia.exceptions import UnknownGroupWarning
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 
 def fitted(model: LagrangianDualClassifier, people: Any, **changes: Any) -> LagrangianDualClassifier:
     given = {"X": people.X, "y": people.y, "sensitive_features": people.a} | changes

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,14 @@ def test_equations_that_code_and_pages_name_are_statements_of_the_paper() -> Non
 def test_tests_that_a_page_names_exist(page: Path) -> None:
     text = without_blocks(page.read_text(encoding="utf-8"))
     named = set(re.findall(r"`(?:[\w/]+\.py::)?(test_\w+)`", text))
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    assert sorted(name for name in named if f"def {name}(" not in sources) == []
+    assert sorted(named - defined_tests()) == []
+
+
+@cache
+def defined_tests() -> frozenset[str]:
+    """Names of all tests."""
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(name for source in sources for name in re.findall(r"def (test_\w+)\(", source))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -15,6 +15,8 @@ from justitia.datasets import make_synthetic
 from justitia.engines import OLD_NAMES, PLANS, engine_of, name_of, plan_class
 from justitia.estimator import check_parameters
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 ENGINES = ["post-processing", "moments", "pf-ld", "pf-ld-as-published"]
 OLD_PLANS = {"PluginPlan": "PostProcessingPlan", "GradientsPlan": "PFLDPlan", "PrintedPlan": "PFLDAsPublishedPlan"}
 

@@ -20,6 +20,8 @@ from justitia import LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, Pr
 from justitia.privacy.accounting import GaussianCost
 from justitia.privacy.ledger import Release
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 
 def fitted(model: LagrangianDualClassifier, people: Any, **changes: Any) -> LagrangianDualClassifier:
     given = {"X": people.X, "y": people.y, "sensitive_features": people.a} | changes

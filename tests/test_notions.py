@@ -22,6 +22,8 @@ from justitia.notions import (
     notion_name,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 Y = np.array([0.0, 1.0, 1.0, 0.0])
 SCORES = np.array([-1.0, 2.0, -3.0, 4.0])
 TENSORS = torch.from_numpy(SCORES), torch.from_numpy(Y)

@@ -21,7 +21,10 @@ from justitia.exceptions import AccuracyWarning, BudgetExceeded, JustitiaWarning
 
 Array = NDArray[np.float64]
 GROUPS = ("a", "b", "c")
-pytestmark = pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::justitia.exceptions.JustitiaWarning"),
+    pytest.mark.usefixtures("quick_fits"),
+]
 
 
 def people(n: int = 1500, groups: int = 2, seed: int = 0) -> tuple[pd.DataFrame, Array, list[str]]:

@@ -27,6 +27,8 @@ from justitia.privacy.mechanisms import SeededNoise
 from justitia.search import _draws
 from justitia.training.session import Session
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 CANDIDATES = [{"tolerance": 0.0}, {"tolerance": 0.2}, {"module": (4,)}]
 
 

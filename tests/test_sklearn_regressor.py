@@ -10,6 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from justitia import LagrangianDualRegressor, PostProcessingPlan
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 
 class InventedGroups(LagrangianDualRegressor):
     """scikit-learn's checks know no sensitive_features: every second row is in the second group."""

@@ -11,6 +11,8 @@ from justitia.datasets import make_synthetic
 from justitia.exceptions import DeprecatedNameWarning
 from justitia.metrics.exact import violation
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 DATA = make_synthetic(3000, random_state=0)
 GRID = (0.0, 0.05, 0.3)
 

@@ -16,6 +16,8 @@ from torch import nn
 from justitia import BudgetExceeded, LagrangianDualClassifier, PFLDAsPublishedPlan, PFLDPlan, PrivacyLedger
 from justitia.exceptions import LargeDeltaWarning
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 
 def assert_one_sentence(error: BaseException) -> None:
     text = str(error)

@@ -40,7 +40,10 @@ from justitia.privacy.ledger import BudgetExceeded, Release
 from justitia.privacy.mechanisms import SeededNoise
 from justitia.training.state_file import from_bytes, to_bytes
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few people, large noise: fit says so
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few people, large noise: fit says so
+    pytest.mark.usefixtures("quick_fits"),
+]
 every_notion = pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds", "accuracy_parity"])
 
 

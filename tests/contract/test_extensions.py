@@ -14,6 +14,8 @@ from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan, 
 from justitia.datasets import make_synthetic
 from justitia.metrics.exact import violation
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 DATA = make_synthetic(3000, groups=("a", "b"), n_features=3, random_state=1)
 NEW = make_synthetic(3000, groups=("a", "b"), n_features=3, random_state=2)
 

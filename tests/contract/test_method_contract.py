@@ -14,7 +14,10 @@ from justitia.learners.base import CrossFitted
 from justitia.networks.method import NetworkMethod
 from justitia.postprocessing.method import PostProcessing
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise: fit says so
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise: fit says so
+    pytest.mark.usefixtures("quick_fits"),
+]
 
 
 @every_engine

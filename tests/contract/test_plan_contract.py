@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from engine_cases import ENGINES, Case, every_engine, fit, model, people, private_engines
 
+pytestmark = pytest.mark.usefixtures("quick_fits")
+
 
 @every_engine
 def test_contract_more_budget_is_less_noise_in_a_new_plan(case: Case) -> None:

@@ -14,7 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.postprocessing.plan import PostProcessingPlan
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise
+    pytest.mark.usefixtures("quick_fits"),
+]
 N = 1500
 LABELS = np.array(["high", "low", "middle"])
 

@@ -12,7 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from justitia import LagrangianDualClassifier, tradeoff
 from justitia.datasets import make_synthetic
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows
+    pytest.mark.usefixtures("quick_fits"),
+]
 DATA = make_synthetic(3000, groups=("f", "m"), random_state=0)
 X, Y, A = DATA.X, np.asarray(DATA.y), np.asarray(DATA.sensitive)
 N = len(Y)

@@ -32,7 +32,10 @@ from justitia.postprocessing.memberships import Memberships, fit_memberships, ri
 from justitia.postprocessing.proxies import average_over_proxies
 from justitia.rows.source import Block, MemoryRows
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # few rows, large noise
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise
+    pytest.mark.usefixtures("quick_fits"),
+]
 GROUPS = ("a", "b")
 PLAN = PostProcessingPlan(checks=2)
 Array = np.ndarray[Any, Any]
