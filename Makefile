@@ -92,7 +92,7 @@ audit: setup           ## attack mechanism and whole fits, and the printed engin
 stress: setup          ## people on whom a fit may go wrong: results/stress.csv, a table in docs/stress.md
 	$(BIN)/python -m bench.experiments stress --jobs 2
 
-reproduce-paper: setup ## Table 2's rows of PF-LD and one figure beside the paper: out/paper, about 15 minutes
+reproduce-paper: setup ## Table 2's rows of PF-LD and one figure beside the paper: out/paper, less than 30 minutes
 	$(BIN)/python -m bench.experiments paper --jobs 2
 
 reproduce-%: setup     ## one table or figure, by its name in `python -m bench.experiments --help`

@@ -140,7 +140,7 @@ def evaluations(results: Path) -> str:
         content = json.loads(path.read_text(encoding="utf-8"))
         if "runs" not in content or "split" not in rows or not (rows["split"] == "test").any():
             continue
-        if not set(rows["dataset"]) & DATA:
+        if not set(rows["dataset"]) & DATA or not {"accuracy", "quality"} & set(rows):
             continue
         for one in content["runs"]:
             entry = found.setdefault((one["date"], path.stem), [0, 0])
