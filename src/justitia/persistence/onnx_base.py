@@ -224,8 +224,8 @@ def _nodes(tree: Tree, first_node: int, first_leaf: int) -> dict[str, Any]:
     by_category = tree.decision & CATEGORICAL > 0
     if (tree.decision[~by_category] & ZERO_MISSING).any():
         raise ValueError(
-            "expected a base that takes NaN for missing to export, got one that takes 0 for missing; fit one on numbers "
-            "without zero_as_missing."
+            "expected a base that takes NaN for missing to export, got one that takes 0 for missing; fit one on "
+            "numbers without zero_as_missing."
         )
     rooted = tree if len(tree.feature) else ROOT
     # LightGBM takes what is missing for 0, unless rows were missing in training: then each node has a side for them.
