@@ -175,6 +175,19 @@ def test_tree_that_leads_out_of_itself_is_refused() -> None:
     assert model_to_bytes(boosted, BINARY) is None
 
 
+@needs("xgboost")
+@pytest.mark.parametrize(
+    ("name", "value"), [("left_children", 99), ("right_children", 0), ("left_children", -5), ("split_indices", 50)]
+)
+def test_tree_of_xgboost_that_leads_out_of_itself_is_refused(name: str, value: int) -> None:
+    found = model_to_bytes(xgboost("binary").fit(TABLE, DATA.y), BINARY)
+    assert found is not None
+    facts = json.loads(found[1])
+    facts["learner"]["gradient_booster"]["model"]["trees"][0][name][0] = value
+    with pytest.raises(ValueError, match="expected trees whose"):
+        model_from_bytes("xgb", json.dumps(facts).encode(), TABLE.shape[1], BINARY)
+
+
 @pytest.mark.parametrize("suffix", list(LIBRARIES))
 @pytest.mark.parametrize("content", [b"", b"{}", b"x" * 100, b"[1, 2"])
 def test_damaged_file_is_refused_in_one_sentence(suffix: str, content: bytes) -> None:

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pandas as pd
 import pytest
+import xgboost
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -128,7 +129,35 @@ def trees(**settings: Any) -> Any:
 
 
 FILLED, FULL = (table.fillna({"hours": 40.0}).astype(float) for table in (NUMBERS, MORE))
+#: A column of whole numbers that are categories, some of them without a place on either side of a split.
+CODED, LATER_CODED = (
+    table.assign(code=(table["age"].fillna(0).astype(int) * 7) % 45 + 1.0) for table in (NUMBERS, MORE)
+)
+UNKNOWN = LATER_CODED.assign(code=np.resize([1.0, 3.0, 44.0, 99.0, np.nan, 0.0], len(LATER_CODED)))
+
+
+def by_category() -> Any:
+    """Splits on which categories go left."""
+    found = trees(min_data_per_group=1, cat_smooth=0.0, max_cat_to_onehot=1)
+    y = np.where(np.isin(CODED["code"], [2, 5, 8, 33, 40, 41]) ^ (Y == 1), 1, 0)
+    return found.fit(CODED, y, categorical_feature=["code"])
+
+
+def xgboost_trees(**settings: Any) -> Any:
+    return xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1, **settings)
+
+
+def stopped_early() -> Any:
+    found = xgboost_trees(early_stopping_rounds=1, learning_rate=1.5)
+    return found.fit(NUMBERS, Y, eval_set=[(NUMBERS[:60], 1 - Y[:60])], verbose=False)
+
+
 BASES: dict[str, tuple[Any, Any, Any]] = {
+    "LightGBM by category": (by_category(), CODED, LATER_CODED),
+    "LightGBM by category with unknown ones": (by_category(), CODED, UNKNOWN),
+    "XGBoost with missing numbers": (xgboost_trees(), NUMBERS, MORE),
+    "XGBoost stopped early": (stopped_early(), NUMBERS, MORE),
+    "XGBoost of one leaf": (xgboost_trees(min_child_weight=1e9), NUMBERS, MORE),
     "LightGBM with missing numbers": (trees(), NUMBERS, MORE),
     "LightGBM that has seen none missing": (trees(), FILLED, MORE),
     "LightGBM as a forest": (trees(boosting_type="rf", bagging_freq=1, bagging_fraction=0.5), NUMBERS, MORE),
@@ -146,6 +175,7 @@ def test_base_of_ones_own_gets_the_same_answers(name: str, tmp_path: Path) -> No
     label, probabilities = answers(to_onnx(model, tmp_path / "model.onnx"), later)
     np.testing.assert_allclose(probabilities, model.predict_proba(later), rtol=0, atol=1e-5)
     assert label.tolist() == model.predict(later).tolist()
+    assert ("category" in name) == (b"membership_values" in (tmp_path / "model.onnx").read_bytes())
 
 
 @pytest.mark.parametrize("base", [None, trees(), LogisticRegression(max_iter=2000)], ids=["default", "trees", "logit"])
@@ -174,7 +204,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
         NUMBERS.assign(job=TRAIN["job"].astype("category")),
         "expected a base that reads columns of numbers to export",
     ),
-    "zero is missing": (trees(zero_as_missing=True), NUMBERS, "takes 0 for missing; fit one on numbers"),
+    "zero is missing": (trees(zero_as_missing=True), NUMBERS, "got one that takes 0 for missing; fit one on numbers"),
 }
 
 

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pandas as pd
 import pytest
+import xgboost
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from targets import CLASSES, CODES, LATER, NUMBER, SEED, TABLE, X, fit_classes, fit_number, turned
@@ -141,6 +142,12 @@ def regression_trees(**settings: Any) -> Any:
 FOREST = {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}
 HOLES, MORE_HOLES = TABLE.mask(np.abs(TABLE) > 2), LATER.mask(np.abs(LATER) > 2)
 CLASS_BASES: dict[str, tuple[Any, Any, Any, Any]] = {
+    "XGBoost with missing numbers": (
+        xgboost.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1),
+        HOLES,
+        CLASSES,
+        MORE_HOLES,
+    ),
     "LightGBM with missing numbers": (trees(), HOLES, CLASSES, MORE_HOLES),
     "LightGBM as a forest": (trees(**FOREST), TABLE, CLASSES, LATER),
     "LightGBM fitted on codes": (trees().fit(TABLE, CODES), TABLE, CLASSES, LATER),
@@ -148,6 +155,7 @@ CLASS_BASES: dict[str, tuple[Any, Any, Any, Any]] = {
     "logistic regression with classes in another order": (turned(TABLE), TABLE, CLASSES, LATER),
 }
 NUMBER_BASES: dict[str, tuple[Any, Any, Any]] = {
+    "XGBoost": (xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1), HOLES, MORE_HOLES),
     "LightGBM with missing numbers": (regression_trees(), HOLES, MORE_HOLES),
     "LightGBM as a forest": (regression_trees(**FOREST), TABLE, LATER),
     "LightGBM fitted": (regression_trees().fit(TABLE, NUMBER), TABLE, LATER),
@@ -184,12 +192,12 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "forest of classes": (
         fit_classes,
         RandomForestClassifier(5, random_state=0).fit(X, CLASSES),
-        "expected a base of boosted trees .LightGBM., of logistic regression or columns of scores to export, got 'Rand",
+        "expected a base of boosted trees .LightGBM, XGBoost., of logistic regression or columns of scores to",
     ),
     "forest of a number": (
         fit_number,
         RandomForestRegressor(5, random_state=0).fit(X, NUMBER),
-        "expected a base of boosted trees .LightGBM., of linear or ridge regression or a column of predictions to expo",
+        "expected a base of boosted trees .LightGBM, XGBoost., of linear or ridge regression or a column of pred",
     ),
     "another loss": (
         fit_number,

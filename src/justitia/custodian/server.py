@@ -161,7 +161,7 @@ def servers(service: Service) -> list[LimitedServer]:
     if not settings.page_port and not settings.page_socket:
         return [own]
     limiter = ConnectionLimiter(per_address=_PAGE_CONNECTIONS, total=_PAGE_CONNECTIONS)
-    where = {"host": "127.0.0.1", "port": settings.page_port, "path": settings.page_socket}
+    where: dict[str, Any] = {"host": "127.0.0.1", "port": settings.page_port, "path": settings.page_socket}
     return [own, LimitedServer(page_app(app), limiter, **where, **common)]
 
 

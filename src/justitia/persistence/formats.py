@@ -1,8 +1,9 @@
 """Base models of other libraries in these libraries' own formats: XGBoost (JSON), CatBoost (cbm), scikit-learn (skops).
 
 None of the formats is a pickle. A file of skops names the types that it is made of: only those listed here are loaded,
-no functions among them, and trees are checked before they are walked. XGBoost and CatBoost read numbers only; whether
-their readers are robust against a damaged file is up to these libraries, which are imported when such a file is there.
+no functions among them. Trees of scikit-learn and XGBoost are checked before compiled code walks them. A file of
+CatBoost holds numbers only, and CatBoost alone can read it: whether its reader is robust against a file that was made
+to harm is up to CatBoost. Libraries are imported when such a file is there.
 """
 
 from __future__ import annotations
@@ -159,17 +160,43 @@ def _xgboost_bytes(model: Any) -> tuple[str, bytes] | None:
     known = type(model).__name__ in {"XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"}
     if not known or callable(model.objective) or not np.isnan(model.missing):
         return None
-    return "xgb", bytes(model.get_booster().save_raw("json"))
+    content = bytes(model.get_booster().save_raw("json"))
+    try:
+        _check_xgboost(json.loads(content))
+    except (KeyError, TypeError, ValueError):  # linear boosters, or trees that are dropped at random
+        return None
+    return "xgb", content
 
 
 def _read_xgboost(content: bytes, task: Task) -> tuple[Any, int]:
     import xgboost  # noqa: PLC0415 - optional
 
-    json.loads(content)  # a damaged file is refused before it reaches the library
+    _check_xgboost(json.loads(content))  # before it reaches the library
     kind = xgboost.XGBRegressor if task.kind == "number" else xgboost.XGBClassifier
     model = kind(enable_categorical=True, n_jobs=1)
     model.load_model(bytearray(content))
     return model, int(model.n_features_in_)
+
+
+def _check_xgboost(facts: Any) -> None:
+    """Refuse trees whose nodes lead out of them or back, or read columns that there are not."""
+    learner = facts["learner"]
+    columns = int(learner["learner_model_param"]["num_feature"])
+    model = learner["gradient_booster"]["model"]
+    for tree in model["trees"]:
+        left, right, feature = (
+            np.array(tree[name], dtype=np.int64) for name in ("left_children", "right_children", "split_indices")
+        )
+        places = np.arange(len(left))
+        sized = all(len(tree[name]) == len(left) for name in ("right_children", "split_indices", "split_conditions"))
+        if not sized or not len(left) or ((left == -1) != (right == -1)).any():
+            raise UnfitFile("expected trees whose nodes have two branches or none, got others.")
+        inner = left != -1
+        for branch in (left[inner], right[inner]):
+            if ((branch <= places[inner]) | (branch >= len(left))).any():
+                raise UnfitFile("expected trees whose branches lead downwards, got others.")
+        if ((feature[inner] < 0) | (feature[inner] >= columns)).any():
+            raise UnfitFile("expected trees whose splits are on columns, got others.")
 
 
 # -- CatBoost

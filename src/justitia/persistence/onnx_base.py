@@ -1,7 +1,8 @@
 """ONNX graphs of base models: boosted trees, logistic and linear regression, and columns of scores.
 
-Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, so that predictions
-agree with the library but for the last digits. This module needs the extra ``onnx``.
+Trees become ``TreeEnsemble`` nodes, which compare and add in double precision as LightGBM does, or in single precision
+as XGBoost does, so that predictions agree with the library but for the last digits. This module needs the extra
+``onnx``.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
 from justitia.learners.base import Base, CrossFitted, Fitted, ScoreColumn, ScoreColumns
 from justitia.learners.trees import CATEGORICAL, DEFAULT_LEFT, NAN_MISSING, ZERO_MISSING, Tree, Trees, trees_of
 from justitia.persistence.base import LINEAR_MODELS, columns_of_classes, is_second, is_softmax
 from justitia.persistence.onnx_graph import ML, Graph
+from justitia.persistence.xgboost_trees import SingleTrees, xgboost_trees
 from justitia.tasks import Task
 
 #: First version whose trees add in double precision.
 TREES_OPSET = 5
 #: Aggregation of the leaves of all trees in a ``TreeEnsemble``.
 AVERAGE, SUM = 0, 1
+#: Modes of a node: at most the split, below the split, or in a set goes the way of "true".
+AT_MOST, BELOW, MEMBER = 0, 1, 6
 #: Base models that have a form in ONNX here, by kind of target, for messages.
 EXPORTED_BASES = {
-    "binary": "boosted trees (LightGBM), of logistic regression or a column of scores",
-    "classes": "boosted trees (LightGBM), of logistic regression or columns of scores",
-    "number": "boosted trees (LightGBM), of linear or ridge regression or a column of predictions",
+    "binary": "boosted trees (LightGBM, XGBoost), of logistic regression or a column of scores",
+    "classes": "boosted trees (LightGBM, XGBoost), of logistic regression or columns of scores",
+    "number": "boosted trees (LightGBM, XGBoost), of linear or ridge regression or a column of predictions",
 }
 #: One node whose children both are leaf 0, for a tree of one leaf, which ONNX does not have.
 ROOT = Tree(
@@ -129,6 +133,9 @@ def _readable(model: Any, task: Task) -> Any:
     trees = trees_of(model)
     if trees is not None and trees.kind == task.kind:
         return trees
+    single = xgboost_trees(model, task.kind)
+    if single is not None:
+        return single
     known = {
         "binary": type(model) is LogisticRegression and len(model.coef_) == 1,
         "classes": is_softmax(model),
@@ -145,7 +152,9 @@ def _readable(model: Any, task: Task) -> Any:
 
 def _add_model(graph: Graph, model: Any, rows: str, task: Task) -> str:
     """(N, 1), or (N, K) of several classes."""
-    if isinstance(model, Trees):
+    if isinstance(model, SingleTrees):
+        scores = _add_single_trees(graph, model, rows)
+    elif isinstance(model, Trees):
         scores, scale = _add_trees(graph, model, rows), model.sigmoid
         scores = scores if scale is None else graph.add("Mul", scores, graph.scalar(scale or 1.0))
     else:
@@ -161,10 +170,6 @@ def _add_trees(graph: Graph, trees: Trees, rows: str) -> str:
     """(N, sums): sum or mean of the leaves."""
     parts = trees.trees or (ROOT,)
     sums = trees.sums
-    nodes = np.concatenate([[0], np.cumsum([max(len(tree.feature), 1) for tree in parts])])
-    leaves = np.concatenate([[0], np.cumsum([len(tree.value) for tree in parts])])
-    each = [_nodes(tree, *starts) for tree, *starts in zip(parts, nodes, leaves, strict=False)]
-    ids, splits, weights = ([one[name] for one in each] for name in ("feature", "threshold", "value"))
     # The mean that the operator takes is over all trees, not over those of one class.
     averaged = trees.averaged and sums == 1
     found = graph.add(
@@ -172,39 +177,75 @@ def _add_trees(graph: Graph, trees: Trees, rows: str) -> str:
         rows,
         domain=ML,
         aggregate_function=AVERAGE if averaged else SUM,
-        n_targets=sums,
-        tree_roots=nodes[:-1].tolist(),
-        nodes_featureids=np.concatenate(ids).tolist(),
-        nodes_splits=_tensor(splits, np.float64),
-        nodes_modes=_tensor([np.zeros(nodes[-1])], np.uint8),  # at most the split goes the way of "true"
-        leaf_weights=_tensor(weights, np.float64),
-        leaf_targetids=[j % sums for j, tree in enumerate(parts) for _ in tree.value],
-        **{
-            f"nodes_{name}": np.concatenate([one[name] for one in each]).astype(int).tolist()
-            for name in ("truenodeids", "trueleafs", "falsenodeids", "falseleafs", "missing_value_tracks_true")
-        },
+        **_ensemble(parts, np.arange(len(parts)) % sums, sums, np.float64, AT_MOST),
     )
     if averaged or not trees.averaged:
         return found
     return graph.add("Div", found, graph.scalar(len(parts) / sums))
 
 
-def _nodes(tree: Tree, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
+def _add_single_trees(graph: Graph, trees: SingleTrees, rows: str) -> str:
+    """(N, sums): sum of the leaves in single precision, and the margin."""
+    parts, sum_of = trees.trees or (ROOT,), trees.sum_of if trees.trees else np.zeros(1, dtype=np.int64)
+    given = graph.add("Cast", rows, to=TensorProto.FLOAT)
+    facts = _ensemble(parts, sum_of, trees.sums, np.float32, BELOW)
+    found = graph.add("TreeEnsemble", given, domain=ML, aggregate_function=SUM, **facts)
+    return graph.add("Add", graph.add("Cast", found, to=TensorProto.DOUBLE), graph.constant(trees.margin))
+
+
+def _ensemble(parts: tuple[Tree, ...], sum_of: NDArray[Any], sums: int, kind: type, mode: int) -> dict[str, Any]:
+    """Attributes of a ``TreeEnsemble`` whose trees belong to these sums."""
+    nodes = np.concatenate([[0], np.cumsum([max(len(tree.feature), 1) for tree in parts])])
+    leaves = np.concatenate([[0], np.cumsum([len(tree.value) for tree in parts])])
+    each = [_nodes(tree, *starts) for tree, *starts in zip(parts, nodes, leaves, strict=False)]
+    ids, splits, weights = ([one[name] for one in each] for name in ("feature", "threshold", "value"))
+    by_category = np.concatenate([one["by_category"] for one in each])
+    members = [part for one in each for part in one["members"]]
+    found: dict[str, Any] = {
+        "n_targets": sums,
+        "tree_roots": nodes[:-1].tolist(),
+        "nodes_featureids": np.concatenate(ids).tolist(),
+        "nodes_splits": _tensor(splits, kind),
+        "nodes_modes": _tensor([np.where(by_category, MEMBER, mode)], np.uint8),
+        "leaf_weights": _tensor(weights, kind),
+        "leaf_targetids": [int(sum_of[j]) for j, tree in enumerate(parts) for _ in tree.value],
+        **{
+            f"nodes_{name}": np.concatenate([one[name] for one in each]).astype(int).tolist()
+            for name in ("truenodeids", "trueleafs", "falsenodeids", "falseleafs", "missing_value_tracks_true")
+        },
+    }
+    if members:
+        found["membership_values"] = _tensor(members, kind)
+    return found
+
+
+def _nodes(tree: Tree, first_node: int, first_leaf: int) -> dict[str, Any]:
     """Arrays of one tree whose nodes and leaves are counted from these; a tree of one leaf gets a root above it."""
-    if (tree.decision & (CATEGORICAL | ZERO_MISSING)).any():
+    by_category = tree.decision & CATEGORICAL > 0
+    if (tree.decision[~by_category] & ZERO_MISSING).any():
         raise ValueError(
-            "expected a base that splits on numbers to export, got one that splits on categories or takes 0 for "
-            "missing; fit one on numbers."
+            "expected a base that takes NaN for missing to export, got one that takes 0 for missing; fit one on "
+            "numbers without zero_as_missing."
         )
     rooted = tree if len(tree.feature) else ROOT
     # LightGBM takes what is missing for 0, unless rows were missing in training: then each node has a side for them.
     missing = np.where(rooted.decision & NAN_MISSING, rooted.decision & DEFAULT_LEFT > 0, rooted.threshold >= 0)
-    found: dict[str, NDArray[Any]] = {"feature": rooted.feature, "threshold": rooted.threshold, "value": tree.value}
-    found["missing_value_tracks_true"] = missing
+    by_category = by_category if len(tree.feature) else np.zeros(1, dtype=np.bool_)
+    found: dict[str, Any] = {"feature": rooted.feature, "value": tree.value, "by_category": by_category}
+    found["threshold"] = np.where(by_category, 0.0, rooted.threshold)
+    found["members"] = [_members(tree, int(place)) for place in tree.threshold[tree.decision & CATEGORICAL > 0]]
+    found["missing_value_tracks_true"] = missing & ~by_category
     for way, child in (("true", rooted.left), ("false", rooted.right)):
         leaf = child < 0
         found |= {f"{way}leafs": leaf, f"{way}nodeids": np.where(leaf, -child - 1 + first_leaf, child + first_node)}
     return found
+
+
+def _members(tree: Tree, place: int) -> NDArray[np.float64]:
+    """Categories that go left at a node, and NaN, which ends each list."""
+    words = tree.bits[tree.boundaries[place] : tree.boundaries[place + 1]]
+    kept = [32 * k + bit for k, word in enumerate(words.tolist()) for bit in range(32) if word >> bit & 1]
+    return np.array([*kept, np.nan])
 
 
 def _tensor(parts: list[NDArray[Any]], kind: type) -> Any:
