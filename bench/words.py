@@ -105,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = {name: measured(text) for name, text in pages(parser.parse_args(arguments).at).items()}
     print(f"{'page':<28}{'words':>8}{'longest':>9}{'ease':>7}")
     for name, one in found.items():
-        print(f"{name:<28}{one.words:>8,}{one.longest:>9}{one.ease:>7.1f}")
+        ease = f"{one.ease:.1f}" if one.longest > 10 else "-"  # a page of tables alone has no sentences
+        print(f"{name:<28}{one.words:>8,}{one.longest:>9}{ease:>7}")
     print(f"{'all':<28}{sum(one.words for one in found.values()):>8,}")
     return 0
 
