@@ -156,7 +156,8 @@ def most_exposed(first: Outcome, people: People) -> list[tuple[int, Exposed]]:
         else:
             person = int(np.linalg.norm(query, axis=1).argmax())
             here = people.labels[person]
-            there = next(name for name in names if name != here)
+            # Not the first group for a missing entry: with missing="none" the entry counts as that group already.
+            there = next(name for name in (names if here is not None else names[1:]) if name != here)
         found.append((number, Exposed(person, here, there)))
     return found
 

@@ -110,7 +110,7 @@ def test_some_groups_unmeasured_are_counted_and_rule_out_met(two: Case) -> None:
     report = build_report(two.model, measurement=facts, limit=0.9)
     assert verdict(report).state == "inconclusive"
     assert check(report, "Groups measured").value == "2 of 3"
-    assert verdict(report).advice.startswith("Merge nobody with other groups")
+    assert verdict(report).advice.startswith("Merge group nobody with others")
 
 
 def test_refusal_that_is_positive_turns_the_ratio_round_and_is_said() -> None:

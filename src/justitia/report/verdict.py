@@ -203,7 +203,10 @@ def _pair_sentence(contents: Contents, one: LargestDifference, before: LargestDi
     rates = [rate for rate in measured.rates if rate.metric == "selection_rate" and rate.rate is not None]
     if len(rates) != 2 or one.not_compared:
         return None
-    what = f"Positive decisions ({contents.positive_words})" if contents.positive_words else "Positive decisions"
+    words = contents.positive_words or ""
+    what = (
+        f"Positive decisions ({words})" if words and not words.isdigit() else "Positive decisions"
+    )  # "1" says nothing
     earlier = None
     if before is not None and measured.before is not None:
         earlier = [measured.before.rate("selection_rate", rate.group) for rate in rates]

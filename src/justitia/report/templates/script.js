@@ -97,7 +97,7 @@
   for (const mark of document.querySelectorAll(".mark.price")) mark.addEventListener("focus", () => choose(mark));
 
   const annex = document.querySelector("details.annex");
-  const openAnnex = () => {
+  const unfold = () => {
     const id = decodeURIComponent(location.hash.slice(1));
     const target = id && document.getElementById(id);
     if (!target || !annex.contains(target) || annex.open) return;
@@ -105,7 +105,7 @@
     target.scrollIntoView();
   };
   let folded = false;
-  addEventListener("hashchange", openAnnex);
+  addEventListener("hashchange", unfold);
   addEventListener("beforeprint", () => {
     folded = !annex.open;
     annex.open = true;
@@ -113,5 +113,5 @@
   addEventListener("afterprint", () => {
     if (folded) annex.open = false;
   });
-  openAnnex();
+  unfold();
 })();
