@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "rows"))
 from file_tables import FEATURES, FEW, GROUPS, make_table, model, recorded_sums, write_parts
 
-from justitia import LagrangianDualRegressor, PrivacyLedger, RowFiles, measure, tradeoff
+from justitia import LagrangianDualRegressor, PrivacyLedger, RowFiles, SensitiveColumns, measure, tradeoff
 from justitia.rows import files as rows_files
 from justitia.rows import frames
 from justitia.rows.file_data import is_frame
@@ -202,6 +202,9 @@ def check_wrong_input(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         fit(rows, ledger, person="a")
     with nothing_spent(ValueError, "is sensitive and cannot be used as a public one", monkeypatch) as ledger:
         fit(rows, ledger, "sex")
+    elsewhere = SensitiveColumns("sex", file="attributes.parquet", key="a")
+    with nothing_spent(ValueError, "join the two by their key with", monkeypatch) as ledger:
+        fit(rows, ledger, sensitive=elsewhere)
     missing = table.assign(label=table["label"].where(table.index != 700, None))
     with nothing_spent(ValueError, "expected a class label in every row", monkeypatch) as ledger:
         fit(make(missing, 2), ledger)
@@ -222,6 +225,19 @@ def check_odd_entry(make: Make, entries: list[Any]) -> None:
         column[700] = entry
         found.append(fitted("binary", make(table.assign(sex=pd.Series(column, dtype=object)), 2))[:2])
     assert all(one == found[0] for one in found)
+
+
+def check_key_without_partner(make: Make, joined: Callable[[Any, Any], Any]) -> None:
+    """A row whose key is not in the table of the attribute, after the engine's own left join, is "not given"."""
+    table = table_for("binary").assign(id=lambda one: np.arange(len(one)))
+    known = table["id"] % 7 > 0
+    rows = joined(make(table.drop(columns="sex"), 2), make(table.loc[known, ["id", "sex"]], 1))
+    with recorded_sums() as sums:
+        unfitted("binary").fit(rows, "label", sensitive_features="sex", sample_weight="weight")
+    here = make(table.assign(sex=table["sex"].astype(object).where(known, None)), 2)
+    with recorded_sums() as expected:
+        unfitted("binary").fit(here, "label", sensitive_features="sex", sample_weight="weight")
+    assert sums == expected != []
 
 
 def check_flip(make: Make) -> None:

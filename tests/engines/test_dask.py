@@ -16,6 +16,7 @@ import pytest
 from cases import (
     TARGETS,
     check_flip,
+    check_key_without_partner,
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_odd_entry,
@@ -135,6 +136,14 @@ def test_odd_entry_of_the_attribute_is_not_given_and_changes_no_other() -> None:
 
     with dask.config.set({"dataframe.convert-string": False}):
         check_odd_entry(make, [float("nan"), b"\xff", {"f": 1}, Odd()])
+
+
+def test_row_whose_key_does_not_join_is_not_given() -> None:
+    def joined(rows: Any, attribute: Any) -> Any:
+        return rows.merge(attribute, on="id", how="left")  # one partition on the right side: rows keep their order
+
+    with dask.config.set(scheduler="synchronous"):
+        check_key_without_partner(make, joined)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

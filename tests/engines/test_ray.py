@@ -15,6 +15,7 @@ import ray
 from cases import (
     TARGETS,
     check_flip,
+    check_key_without_partner,
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_odd_entry,
@@ -85,6 +86,18 @@ def test_wrong_input_is_refused_in_one_sentence_before_anything_is_spent(monkeyp
     with nothing_spent(ValueError, "expected one type in column 'a'", monkeypatch) as ledger:
         rows = ray.data.from_pandas([table[:600], other])
         unfitted("binary").fit(rows, "label", sensitive_features="sex", ledger=ledger)
+    for lacking in ("b", "sex"):
+        with nothing_spent(ValueError, f"expected a column '{lacking}'", monkeypatch) as ledger:
+            rows = ray.data.from_pandas([table[:600], table[600:].drop(columns=lacking)])
+            unfitted("binary").fit(rows, "label", sensitive_features="sex", ledger=ledger)
+
+
+def test_row_whose_key_does_not_join_is_not_given() -> None:
+    def joined(rows: Any, attribute: Any) -> Any:
+        both = rows.join(attribute, join_type="left_outer", num_partitions=2, on=("id",))
+        return both.sort("id").materialize()
+
+    check_key_without_partner(make, joined)
 
 
 def test_odd_entry_of_the_attribute_is_not_given_and_changes_no_other() -> None:

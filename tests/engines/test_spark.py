@@ -19,6 +19,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 from cases import (
     TARGETS,
     check_flip,
+    check_key_without_partner,
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_same_as_files,
@@ -36,7 +37,7 @@ from justitia.rows.spark import SparkFrame
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning", "ignore::UserWarning"
 )
-NAMES = {"a": "double", "b": "double", "c": "double", "d": "double", "town": "string", "sex": "string"}
+NAMES = {"id": "long", "a": "double", "b": "double", "c": "double", "d": "double", "town": "string", "sex": "string"}
 
 
 def session(master: str) -> SparkSession:
@@ -105,6 +106,14 @@ def test_rows_that_change_each_time_are_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(SparkFrame, "close", lambda self: None)
     with nothing_spent(ValueError, "the same rows in the same order each time", monkeypatch) as ledger:
         unfitted("binary").fit(changing, "label", sensitive_features="sex", ledger=ledger)
+
+
+def test_row_whose_key_does_not_join_is_not_given() -> None:
+    def joined(rows: Any, attribute: Any) -> Any:
+        both = rows.join(functions.broadcast(attribute), on="id", how="left")
+        return both.repartitionByRange(2, "id").sortWithinPartitions("id")
+
+    check_key_without_partner(make, joined)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

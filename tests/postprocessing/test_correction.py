@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import justitia.postprocessing.correction as module
-from justitia.postprocessing.correction import Correction, Distillation
+from justitia.postprocessing.correction import MOST_UNITS, UNITS_EACH, Correction, Distillation
 from justitia.postprocessing.dual import clip_to_decision_side
 
 Array = NDArray[np.float64]
@@ -54,6 +54,34 @@ def test_correction_of_a_sum_of_multipliers_is_the_sum_of_corrections(made: Dist
     one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     whole = told(made.correction(2 * one - 3 * other))
     assert whole == pytest.approx(2 * told(made.correction(one)) - 3 * told(made.correction(other)), abs=1e-10)
+
+
+def columns_of_many_groups(groups: int, n: int = 3000) -> tuple[NDArray[np.float32], Array, Array]:
+    """Features, eta and one smooth column for each group, that add up to the number of groups."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(n, 6))
+    odds = np.exp(X @ (0.5 * rng.normal(size=(6, groups))))
+    return X.astype(np.float32), 1 / (1 + np.exp(-X[:, 0])), groups * odds / odds.sum(1, keepdims=True)
+
+
+def test_multipliers_of_many_groups_have_a_network_of_their_own_that_does_not_grow_with_the_groups() -> None:
+    few, most = MOST_UNITS // UNITS_EACH, 50
+    for groups, units in ((few, MOST_UNITS), (most, MOST_UNITS)):
+        numbers, eta, c = columns_of_many_groups(groups)
+        lams = 0.1 * np.random.default_rng(3).normal(size=(2, groups))
+        made = Distillation.of_two_classes(numbers, eta, c, lams[0], 2 * eta - 1)
+        for lam, found in zip(lams, made.corrections(lams), strict=True):
+            assert found.hidden is not None
+            assert found.hidden.shape[1] == units
+            target = c @ lam
+            error = found(numbers, eta) - target
+            assert np.sqrt((error**2).mean()) < 0.25 * target.std()
+
+
+def test_several_multipliers_of_few_groups_have_the_corrections_of_each(made: Distillation) -> None:
+    lams = np.array([[0.3, -0.3], [0.1, 0.4]])
+    for lam, found in zip(lams, made.corrections(lams), strict=True):
+        assert np.array_equal(told(found), told(made.correction(lam)))
 
 
 def test_correction_equals_its_formula_by_hand() -> None:
