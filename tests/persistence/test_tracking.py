@@ -301,3 +301,49 @@ def test_extra_not_installed_says_what_to_install(fitted: Any, monkeypatch: pyte
         patch.setitem(sys.modules, "mlflow", None)
         with pytest.raises(ImportError, match=r"pip install 'justitia\[mlflow\]'"):
             log_to_mlflow(fitted[0])
+
+
+# --- the model as MLflow's generic flavour
+
+
+#: MLflow warns of type hints in its own code when it imports its generic flavour.
+own_hints = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")
+
+
+def logged_flavour(model: Any, **options: Any) -> tuple[Any, Path]:
+    run = log_to_mlflow(model, save_model=True, **options)
+    folder = mlflow.artifacts.download_artifacts(run_id=run, artifact_path="model")
+    return mlflow.pyfunc.load_model(folder), Path(folder)
+
+
+@own_hints
+@pytest.mark.parametrize("fit", [fit_classes, fit_number], ids=["classes", "number"])
+def test_logged_model_is_loaded_by_mlflow_and_predicts_the_same(fit: Any) -> None:
+    model = fit()
+    loaded, folder = logged_flavour(model)
+    columns = {column.name: column.type for column in loaded.metadata.signature.inputs}
+    assert list(columns) == list(model.feature_names_in_)
+    numbers = [name for name, kind in columns.items() if str(kind) == "DataType.double"]
+    rows = TABLE[model.feature_names_in_].astype(dict.fromkeys(numbers, float))
+    answers = loaded.predict(rows)
+    assert list(answers) == list(model.predict(rows))
+    (answer,) = loaded.metadata.signature.outputs
+    assert answer.name == "prediction"
+    assert not [path for path in folder.rglob("*") if path.suffix in {".pkl", ".pickle", ".joblib"}]
+
+
+@own_hints
+def test_table_without_a_column_is_refused_by_the_signature() -> None:
+    model = fit_number()
+    loaded, _ = logged_flavour(model)
+    with pytest.raises(mlflow.exceptions.MlflowException, match="missing inputs"):
+        loaded.predict(TABLE[model.feature_names_in_[1:]])
+
+
+@own_hints
+def test_example_is_kept_only_where_it_is_given() -> None:
+    model = fit_number()
+    made_up = TABLE[model.feature_names_in_].head(2)
+    for example, kept in ((None, False), (made_up, True)):
+        _, folder = logged_flavour(model, input_example=example)
+        assert (folder / "input_example.json").is_file() == kept

@@ -6,20 +6,25 @@ import math
 import numbers
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
 from justitia.notions import notion_name
+from justitia.persistence.folder import saved_task
+from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.regressor import LagrangianDualRegressor
 from justitia.tasks import NUMBER, Task
 from justitia.training.history import Column
@@ -39,6 +44,7 @@ def log_to_mlflow(
     report: Path | str | None = None,
     run_name: str | None = None,
     save_model: bool = False,
+    input_example: Any = None,
 ) -> str:
     """Log a fitted model to the active MLflow run, or to a new one.
 
@@ -47,7 +53,8 @@ def log_to_mlflow(
                base's
     metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
     tags       version, statement of the certificate, source of the noise
-    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
+    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``, which
+               ``mlflow.pyfunc.load_model`` reads: without pickle, with a signature of the columns of ``X``
     ========== =========================================================================================
 
     If the certificate has no finite epsilon, numbers by group are exact. Then the history is logged without them, the
@@ -67,7 +74,10 @@ def log_to_mlflow(
     run_name : str, optional
         Name of a new run.
     save_model : bool
-        Whether to log the folder that ``model.save`` writes, too.
+        Whether to log the folder that ``model.save`` writes, too, as a model of MLflow's generic flavour.
+    input_example : data frame, optional
+        A few rows of ``X`` that are kept beside the model as they are; whoever reads the run sees them. Made-up rows
+        serve as well.
 
     Returns
     -------
@@ -93,7 +103,9 @@ def log_to_mlflow(
     _check_private(model, measurement, save_model=save_model)
     mlflow = _import_mlflow()
     with tempfile.TemporaryDirectory() as folder:
-        files = _files(model, measurement, Path(folder), save_model=save_model)  # first: not every model can be saved
+        files = _files(model, measurement, Path(folder))
+        if save_model:  # before the run: not every model can be saved
+            _save_flavour(model, Path(folder) / "saved", files / "model", input_example)
         with _run(mlflow, run_name) as run_id:
             client = mlflow.MlflowClient()
             mlflow.log_params(_parameters(model))
@@ -250,7 +262,7 @@ def _metric_names(columns: Sequence[Column]) -> list[str]:
     return names
 
 
-def _files(model: Model, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
+def _files(model: Model, measurement: Measurement | None, folder: Path) -> Path:
     target = folder / "artifacts"
     target.mkdir()
     certificate = model.certificate_.without_exact_remarks()
@@ -258,6 +270,60 @@ def _files(model: Model, measurement: Measurement | None, folder: Path, *, save_
     (target / "certificate.txt").write_text(f"{certificate}\n", encoding="utf-8")
     if measurement is not None:
         (target / "measurement.json").write_text(measurement.to_json(), encoding="utf-8")
-    if save_model:
-        model.save(target / "model")
     return target
+
+
+# ------------------------------------------------------------------ MLflow's generic flavour
+
+
+def _save_flavour(model: Model, saved: Path, target: Path, input_example: Any) -> None:
+    """The folder of ``model.save`` with what ``mlflow.pyfunc.load_model`` needs around it."""
+    model.save(saved)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # importing mlflow.pyfunc warns of type hints of its own
+        signature = _signature(model)
+        import_module("mlflow.pyfunc").save_model(
+            path=str(target),
+            loader_module=__name__,
+            data_path=str(saved),
+            signature=signature,
+            input_example=None if input_example is None else _as_signed(input_example, signature),
+            pip_requirements=[f"justitia=={metadata.version('justitia')}"],
+        )
+
+
+def _load_pyfunc(path: str) -> Model:
+    """Read the model of a run; MLflow calls this by its name, with the folder of ``model.save``."""
+    kind = LagrangianDualRegressor if saved_task(path) == NUMBER.kind else LagrangianDualClassifier
+    model: Model = kind.load(path)
+    return model
+
+
+def _signature(model: Model) -> Any:
+    """Columns of ``X`` with their types, and the type of a prediction."""
+    models, types = import_module("mlflow.models"), import_module("mlflow.types")
+    encoder = getattr(model, "encoder_", None)
+    if encoder is None:
+        columns: list[Any] = [types.TensorSpec(np.dtype(np.float64), (-1, int(model.n_features_in_)))]
+    else:
+        names = [str(name) for name in getattr(model, "feature_names_in_", range(model.n_features_in_))]
+        kinds = [_column_type(column) for column in encoder.columns_]
+        columns = [types.ColSpec(kind, name) for kind, name in zip(kinds, names, strict=True)]
+    answers = pd.Series([0.0] if isinstance(model, LagrangianDualRegressor) else model.classes_, name="prediction")
+    return models.ModelSignature(types.Schema(columns), models.infer_signature(None, answers.to_frame()).outputs)
+
+
+def _as_signed(rows: Any, signature: Any) -> Any:
+    """Rows with whole numbers and truth values as doubles, which MLflow does not convert by itself."""
+    if not isinstance(rows, pd.DataFrame):
+        return rows
+    doubles = [one.name for one in signature.inputs if str(one.type) == "DataType.double"]
+    return rows.astype({name: float for name in rows.columns if str(name) in doubles})
+
+
+def _column_type(column: NumberColumn | CategoryColumn) -> Any:
+    """The type in MLflow's terms; a category whose levels look like numbers may come as either."""
+    if isinstance(column, NumberColumn):
+        return "double"
+    text = not any(level.replace(".", "", 1).lstrip("-").isdigit() for level in column.levels)
+    return "string" if text else import_module("mlflow.types.schema").AnyType()
