@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from justitia.goals import Goal
 from justitia.notions import FairnessNotion, RateTable
 
-#: The maximum is smoothed over this width, step by step. Where features give the group away, whole groups of rows may be
+#: The maximum is smoothed over this width, step by step. Where features give the group away, many rows may be
 #: this close to the line under equalized odds, and a wider last step leaves their decisions beyond the tolerance.
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 #: The absolute value of a multiplier is smoothed over this width.
