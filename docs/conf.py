@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def setup(app: Any) -> None:
 
 
 # Tutorials: examples/*.py run here, cell by cell; each becomes a page, a notebook and a script to download.
+sys.path.insert(0, str(HERE))  # for tutorial_setup
 sphinx_gallery_conf: dict[str, Any] = {
     "examples_dirs": "../examples",
     "gallery_dirs": "tutorials",
@@ -119,6 +121,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_", "__repr__"),
     "ignore_repr_types": r"matplotlib",
+    "reset_modules": ("matplotlib", "tutorial_setup.forget_fits"),
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,

@@ -25,10 +25,13 @@ X_new, y_new, age_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.ilo
 # The estimator
 # -------------
 #
-# A fitted estimator shows scikit-learn's diagram, the price list and the guarantee.
+# A fitted estimator shows scikit-learn's diagram, the price list and the guarantee. This one is the first of a curve of
+# models, which cost as much as one of them.
 
-model = LagrangianDualClassifier("demographic_parity", epsilon=1.0, groups=data.groups, random_state=0)
-model.fit(X, y, sensitive_features=age)
+unfitted = LagrangianDualClassifier("demographic_parity", epsilon=1.0, groups=data.groups, random_state=0)
+curve = tradeoff(unfitted, X, y, sensitive_features=age, tolerances=[None, 0.03, 0.06, 0.1])
+model = curve.models[0]
+model
 
 # %%
 # The price list
@@ -113,7 +116,6 @@ ledger
 # Models along a grid of tolerances, all from the noisy answers that one of them paid for. The price list above is an
 # estimate of this curve; here each point is a model you can take.
 
-curve = tradeoff(model, X, y, sensitive_features=age, tolerances=[None, 0.03, 0.06, 0.1])
 curve
 
 # %%

@@ -108,6 +108,8 @@ def test_notebook_forms_without_privacy_hold_no_number_by_group(measured: Measur
         assert "justitia-form" in html
         assert "points" not in html
     assert 'class="mark' not in curve.models[0]._repr_html_()
+    assert repr(exact) == "Measurement(1,500 rows, 2 groups: exact, not private)"
+    assert repr(exact.impact()) == "Impact(selection_rate: exact, not private)"
     with pytest.raises(ValueError, match="exact"):
         PriceDisplay.from_estimator(curve.models[0])
 

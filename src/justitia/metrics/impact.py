@@ -285,7 +285,7 @@ class Impact:
         return displays.ImpactDisplay(self).plot(ax=ax)
 
     def __repr__(self) -> str:
-        return f"Impact({self.verdict})"
+        return f"Impact({self.verdict})" if self.count_deviation > 0 else f"Impact({self.rate}: exact, not private)"
 
     def _repr_html_(self) -> str:
         """For notebooks: the verdict, ratios with bounds, and the line of four fifths."""

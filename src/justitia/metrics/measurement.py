@@ -492,6 +492,8 @@ class Measurement:
         return displays.MeasurementDisplay(self, rate).plot(ax=ax)
 
     def __repr__(self) -> str:
+        if math.isinf(self.certificate.epsilon):  # a notebook shows this unasked; print shows the numbers
+            return f"Measurement({self.people:,} rows, {len(self.groups)} groups: exact, not private)"
         gaps = ", ".join(f"{name} {self._text(name, one)}" for name, one in self.violations.items())
         return f"Measurement({self.people:,} rows, {len(self.groups)} groups: {gaps} at {self.confidence:.4g})"
 

@@ -107,7 +107,7 @@ def measurement_form(measurement: Any) -> str:
     several = len({rate.group for rate in measured.rates}) > MOST_GROUPS
     chart = None if several else charts.before_after_chart(measured, wide=False)
     sentences = [*map(said, measured.verdicts), measured.certificate.statement, *measured.certificate.remarks]
-    return _form("; ".join(gaps), _pair(chart, _rates_table(measured)), _notes(sentences))
+    return _form(". ".join(gaps), _pair(chart, _rates_table(measured)), _notes(sentences))
 
 
 def _gap_text(measured: MeasurementInput, place: int) -> str:
@@ -130,7 +130,8 @@ def _points(value: float, in_points: bool) -> str:
 def _rates_table(measured: MeasurementInput) -> Markup:
     """Rates of groups, with the public rate of all rows below them."""
     earlier = measured.before
-    head = ["group", "rows, about", "rate", "bounds", *(["before"] if earlier else [])]
+    kind = "mean" if set(measured.overall) & set(NUMBER_METRICS) else "rate"
+    head = ["group", "rows, about", kind, "bounds", *(["before"] if earlier else [])]
     rows: list[Sequence[Any]] = []
     metrics = list(measured.overall)[:MOST_RATES]
     for metric in metrics:
@@ -144,8 +145,8 @@ def _rates_table(measured: MeasurementInput) -> Markup:
             ["all rows", f"{measured.people:,}", _value(measured.overall[metric], metric), "", *[""] * len(head[4:])]
         )
     left = len(measured.overall) - len(metrics)
-    caption = "Noised rates with bounds for all groups at once; the rate of all rows is public and exact"
-    return _table(head, rows, caption + (f"; {left} more rates are in .table" if left else ""))
+    caption = f"Noised {kind}s with bounds for all groups at once; the {kind} of all rows is public and exact"
+    return _table(head, rows, caption + (f"; {left} more are in .table" if left else ""))
 
 
 def _rate(one: GroupRate) -> str:
