@@ -95,7 +95,7 @@ def test_wrong_input_is_refused_in_one_sentence_before_anything_is_spent(monkeyp
 def test_row_whose_key_does_not_join_is_not_given() -> None:
     def joined(rows: Any, attribute: Any) -> Any:
         both = rows.join(attribute, join_type="left_outer", num_partitions=2, on=("id",))
-        return both.sort("id").materialize()
+        return both.sort("id").select_columns([*rows.columns(), "sex"]).materialize()
 
     check_key_without_partner(make, joined)
 

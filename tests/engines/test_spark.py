@@ -66,9 +66,11 @@ def make(table: pd.DataFrame, partitions: int) -> Any:
     """Rows in partitions whose order is that of a hidden number of the row."""
     spark = SparkSession.getActiveSession()
     assert spark is not None
-    label = "string" if any(isinstance(one, str) for one in table["label"]) or not len(table) else None
-    label = label or ("long" if pd.api.types.is_integer_dtype(table["label"]) else "double")
-    kinds = NAMES | {"label": label, "weight": "double"}
+    kinds = NAMES | {"weight": "double"}
+    if "label" in table:
+        texts = any(isinstance(one, str) for one in table["label"]) or not len(table)
+        number = "long" if pd.api.types.is_integer_dtype(table["label"]) else "double"
+        kinds["label"] = "string" if texts else number
     schema = ", ".join(f"{name} {kinds[name]}" for name in table.columns)
     rows = table.astype(object).where(table.notna(), None).to_dict("split")["data"]
     frame = spark.createDataFrame([(at, *row) for at, row in enumerate(rows)], f"place long, {schema}")
@@ -110,7 +112,7 @@ def test_rows_that_change_each_time_are_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_row_whose_key_does_not_join_is_not_given() -> None:
     def joined(rows: Any, attribute: Any) -> Any:
-        both = rows.join(functions.broadcast(attribute), on="id", how="left")
+        both = rows.join(functions.broadcast(attribute), on="id", how="left").select(*rows.columns, "sex")
         return both.repartitionByRange(2, "id").sortWithinPartitions("id")
 
     check_key_without_partner(make, joined)

@@ -32,10 +32,15 @@ class RayFrame(Frame):
     def select(self, public: Sequence[str], private: Sequence[str]) -> None:
         """Use these columns from now on, of the rows as they are now."""
         self._public, self._private = list(public), list(private)
+        wanted = [*public, *private]
         try:
-            self._blocks = _blocks_of(self._frame.select_columns([*public, *private]))
-        except Exception as error:  # noqa: BLE001 - its text may hold values
-            raise engine_failed(self.engine, error) from None
+            self._blocks = _blocks_of(self._frame.select_columns(wanted))
+        except Exception:  # noqa: BLE001 - perhaps a block lacks a column, which the first pass says in one sentence
+            try:
+                found = self._frame.map_batches(present, fn_args=(wanted,), batch_format=None, batch_size=None)
+                self._blocks = _blocks_of(found)
+            except Exception as error:  # noqa: BLE001 - its text may hold values
+                raise engine_failed(self.engine, error) from None
 
     def each(self, task: Callable[[int, Iterable[Part]], Any]) -> list[Outcome]:
         """What the task returns for every block."""
@@ -92,6 +97,13 @@ def blocks_of_partition(task: Any, k: int, table: Any, public: Any, private: Any
 def on_blocks(task: Callable[[Iterable[KeptBlock]], Any], kept: Outcome) -> Outcome:
     """In a worker: a task on encoded blocks, or the error with which they were to be made."""
     return answered(task, kept[1]) if kept[0] == RESULT else kept
+
+
+def present(table: Any, wanted: list[str]) -> Any:
+    """In a worker: those of the wanted columns that a block has."""
+    if hasattr(table, "iloc"):
+        return table[[name for name in wanted if name in table.columns]]
+    return table.select([name for name in wanted if name in table.column_names])
 
 
 def add_columns(table: Any, work: Work, features: list[str], like: Any) -> Any:
