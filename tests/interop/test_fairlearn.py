@@ -1,6 +1,7 @@
 """fairlearn's metrics and MetricFrame take what our classifiers return, and our metrics agree with theirs."""
 
 import math
+import warnings
 from functools import partial
 from typing import Any
 
@@ -112,7 +113,11 @@ def test_measurement_without_noise_is_metric_frame_in_names_and_numbers(decided:
 def reduced() -> ExponentiatedGradient:
     """A model that fairlearn has corrected, with the exact attribute."""
     constraint = DemographicParity(difference_bound=0.02)
-    return ExponentiatedGradient(LogisticRegression(), constraint).fit(X, TRUTH, sensitive_features=SENSITIVE["sex"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fairlearn's own use of pandas
+        return ExponentiatedGradient(LogisticRegression(), constraint).fit(
+            X, TRUTH, sensitive_features=SENSITIVE["sex"]
+        )
 
 
 def test_model_that_fairlearn_corrected_is_measured_by_ours(reduced: Any) -> None:

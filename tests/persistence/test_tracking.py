@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
@@ -170,7 +171,10 @@ def test_model_without_finite_epsilon_leaves_no_number_by_group(
     written = everything_below(store)
     exact = [one for one in uncertified.history_columns_ if one.status == "exact"]
     assert len(exact) == 2 * len(uncertified.certificate_.groups) + 2  # and the violation with its error
-    numbers = [*uncertified.history_[[one.name for one in exact]].to_numpy().ravel(), *uncertified.dual_.stack()]
+    numbers = [
+        *uncertified.history_[[one.name for one in exact]].to_numpy().ravel(),
+        *uncertified.dual_.to_numpy().ravel(),
+    ]
     shown = [value for value in numbers if math.isfinite(value) and value != 0]
     assert shown
     assert not [value for value in shown if repr(float(value)).encode() in written]
@@ -345,5 +349,7 @@ def test_example_is_kept_only_where_it_is_given() -> None:
     model = fit_number()
     made_up = TABLE[model.feature_names_in_].head(2)
     for example, kept in ((None, False), (made_up, True)):
-        _, folder = logged_flavour(model, input_example=example)
+        loaded, folder = logged_flavour(model, input_example=example)
         assert (folder / "input_example.json").is_file() == kept
+        if kept:
+            pd.testing.assert_frame_equal(loaded.input_example, made_up, check_dtype=False)

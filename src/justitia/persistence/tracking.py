@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import platform
 import tempfile
 import time
 import warnings
@@ -105,7 +106,8 @@ def log_to_mlflow(
     with tempfile.TemporaryDirectory() as folder:
         files = _files(model, measurement, Path(folder))
         if save_model:  # before the run: not every model can be saved
-            _save_flavour(model, Path(folder) / "saved", files / "model", input_example)
+            model.save(files / "model")
+            _add_flavour(model, files / "model", input_example)
         with _run(mlflow, run_name) as run_id:
             client = mlflow.MlflowClient()
             mlflow.log_params(_parameters(model))
@@ -276,20 +278,25 @@ def _files(model: Model, measurement: Measurement | None, folder: Path) -> Path:
 # ------------------------------------------------------------------ MLflow's generic flavour
 
 
-def _save_flavour(model: Model, saved: Path, target: Path, input_example: Any) -> None:
-    """The folder of ``model.save`` with what ``mlflow.pyfunc.load_model`` needs around it."""
-    model.save(saved)
+def _add_flavour(model: Model, folder: Path, input_example: Any) -> None:
+    """What ``mlflow.pyfunc.load_model`` reads, written beside the files of ``model.save``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # importing mlflow.pyfunc warns of type hints of its own
-        signature = _signature(model)
-        import_module("mlflow.pyfunc").save_model(
-            path=str(target),
-            loader_module=__name__,
-            data_path=str(saved),
-            signature=signature,
-            input_example=None if input_example is None else _as_signed(input_example, signature),
-            pip_requirements=[f"justitia=={metadata.version('justitia')}"],
-        )
+        models, pyfunc = import_module("mlflow.models"), import_module("mlflow.pyfunc")
+        described = models.Model(signature=_signature(model))
+        pyfunc.add_to_model(described, loader_module=__name__, python_env="python_env.yaml")
+    (folder / "requirements.txt").write_text(f"justitia=={metadata.version('justitia')}\n", encoding="utf-8")
+    environment = f"python: {platform.python_version()}\ndependencies:\n- -r requirements.txt\n"
+    (folder / "python_env.yaml").write_text(environment, encoding="utf-8")
+    if input_example is not None:
+        rows = _as_signed(pd.DataFrame(input_example), described.signature)
+        rows.to_json(folder / "input_example.json", orient="split")
+        described.saved_input_example_info = {
+            "artifact_path": "input_example.json",
+            "type": "dataframe",
+            "pandas_orient": "split",
+        }
+    described.save(str(folder / "MLmodel"))
 
 
 def _load_pyfunc(path: str) -> Model:
@@ -313,11 +320,9 @@ def _signature(model: Model) -> Any:
     return models.ModelSignature(types.Schema(columns), models.infer_signature(None, answers.to_frame()).outputs)
 
 
-def _as_signed(rows: Any, signature: Any) -> Any:
+def _as_signed(rows: pd.DataFrame, signature: Any) -> pd.DataFrame:
     """Rows with whole numbers and truth values as doubles, which MLflow does not convert by itself."""
-    if not isinstance(rows, pd.DataFrame):
-        return rows
-    doubles = [one.name for one in signature.inputs if str(one.type) == "DataType.double"]
+    doubles = {one.name for one in signature.inputs if str(one.type) == "DataType.double"}
     return rows.astype({name: float for name in rows.columns if str(name) in doubles})
 
 
