@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -170,7 +171,10 @@ def test_model_without_finite_epsilon_leaves_no_number_by_group(
     written = everything_below(store)
     exact = [one for one in uncertified.history_columns_ if one.status == "exact"]
     assert len(exact) == 2 * len(uncertified.certificate_.groups) + 2  # and the violation with its error
-    numbers = [*uncertified.history_[[one.name for one in exact]].to_numpy().ravel(), *uncertified.dual_.stack()]
+    numbers = [
+        *uncertified.history_[[one.name for one in exact]].to_numpy().ravel(),
+        *uncertified.dual_.to_numpy().ravel(),
+    ]
     shown = [value for value in numbers if math.isfinite(value) and value != 0]
     assert shown
     assert not [value for value in shown if repr(float(value)).encode() in written]
@@ -301,3 +305,51 @@ def test_extra_not_installed_says_what_to_install(fitted: Any, monkeypatch: pyte
         patch.setitem(sys.modules, "mlflow", None)
         with pytest.raises(ImportError, match=r"pip install 'justitia\[mlflow\]'"):
             log_to_mlflow(fitted[0])
+
+
+# --- the model as MLflow's generic flavour
+
+
+#: MLflow warns of type hints in its own code when it imports its generic flavour.
+own_hints = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")
+
+
+def logged_flavour(model: Any, **options: Any) -> tuple[Any, Path]:
+    run = log_to_mlflow(model, save_model=True, **options)
+    folder = mlflow.artifacts.download_artifacts(run_id=run, artifact_path="model")
+    return mlflow.pyfunc.load_model(folder), Path(folder)
+
+
+@own_hints
+@pytest.mark.parametrize("fit", [fit_classes, fit_number], ids=["classes", "number"])
+def test_logged_model_is_loaded_by_mlflow_and_predicts_the_same(fit: Any) -> None:
+    model = fit()
+    loaded, folder = logged_flavour(model)
+    columns = {column.name: column.type for column in loaded.metadata.signature.inputs}
+    assert list(columns) == list(model.feature_names_in_)
+    numbers = [name for name, kind in columns.items() if str(kind) == "DataType.double"]
+    rows = TABLE[model.feature_names_in_].astype(dict.fromkeys(numbers, float))
+    answers = loaded.predict(rows)
+    assert list(answers) == list(model.predict(rows))
+    (answer,) = loaded.metadata.signature.outputs
+    assert answer.name == "prediction"
+    assert not [path for path in folder.rglob("*") if path.suffix in {".pkl", ".pickle", ".joblib"}]
+
+
+@own_hints
+def test_table_without_a_column_is_refused_by_the_signature() -> None:
+    model = fit_number()
+    loaded, _ = logged_flavour(model)
+    with pytest.raises(mlflow.exceptions.MlflowException, match="missing inputs"):
+        loaded.predict(TABLE[model.feature_names_in_[1:]])
+
+
+@own_hints
+def test_example_is_kept_only_where_it_is_given() -> None:
+    model = fit_number()
+    made_up = TABLE[model.feature_names_in_].head(2)
+    for example, kept in ((None, False), (made_up, True)):
+        loaded, folder = logged_flavour(model, input_example=example)
+        assert (folder / "input_example.json").is_file() == kept
+        if kept:
+            pd.testing.assert_frame_equal(loaded.input_example, made_up, check_dtype=False)

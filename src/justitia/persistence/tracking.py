@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 import numbers
+import platform
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from justitia.engines import name_of
 from justitia.estimator import LagrangianDualClassifier
 from justitia.metrics.measurement import Measurement
 from justitia.notions import notion_name
+from justitia.persistence.folder import saved_task
+from justitia.preprocessing.encoding import CategoryColumn, NumberColumn
 from justitia.regressor import LagrangianDualRegressor
 from justitia.tasks import NUMBER, Task
 from justitia.training.history import Column
@@ -39,6 +45,7 @@ def log_to_mlflow(
     report: Path | str | None = None,
     run_name: str | None = None,
     save_model: bool = False,
+    input_example: Any = None,
 ) -> str:
     """Log a fitted model to the active MLflow run, or to a new one.
 
@@ -47,7 +54,8 @@ def log_to_mlflow(
                base's
     metrics    epsilon and delta spent, the history by round, violations and bounds of ``measurement``
     tags       version, statement of the certificate, source of the noise
-    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``
+    artifacts  ``certificate.json``, ``certificate.txt``; ``measurement.json``; the report; ``model/``, which
+               ``mlflow.pyfunc.load_model`` reads: without pickle, with a signature of the columns of ``X``
     ========== =========================================================================================
 
     If the certificate has no finite epsilon, numbers by group are exact. Then the history is logged without them, the
@@ -67,7 +75,10 @@ def log_to_mlflow(
     run_name : str, optional
         Name of a new run.
     save_model : bool
-        Whether to log the folder that ``model.save`` writes, too.
+        Whether to log the folder that ``model.save`` writes, too, as a model of MLflow's generic flavour.
+    input_example : data frame, optional
+        A few rows of ``X`` that are kept beside the model as they are; whoever reads the run sees them. Made-up rows
+        serve as well.
 
     Returns
     -------
@@ -93,7 +104,10 @@ def log_to_mlflow(
     _check_private(model, measurement, save_model=save_model)
     mlflow = _import_mlflow()
     with tempfile.TemporaryDirectory() as folder:
-        files = _files(model, measurement, Path(folder), save_model=save_model)  # first: not every model can be saved
+        files = _files(model, measurement, Path(folder))
+        if save_model:  # before the run: not every model can be saved
+            model.save(files / "model")
+            _add_flavour(model, files / "model", input_example)
         with _run(mlflow, run_name) as run_id:
             client = mlflow.MlflowClient()
             mlflow.log_params(_parameters(model))
@@ -250,7 +264,7 @@ def _metric_names(columns: Sequence[Column]) -> list[str]:
     return names
 
 
-def _files(model: Model, measurement: Measurement | None, folder: Path, *, save_model: bool) -> Path:
+def _files(model: Model, measurement: Measurement | None, folder: Path) -> Path:
     target = folder / "artifacts"
     target.mkdir()
     certificate = model.certificate_.without_exact_remarks()
@@ -258,6 +272,63 @@ def _files(model: Model, measurement: Measurement | None, folder: Path, *, save_
     (target / "certificate.txt").write_text(f"{certificate}\n", encoding="utf-8")
     if measurement is not None:
         (target / "measurement.json").write_text(measurement.to_json(), encoding="utf-8")
-    if save_model:
-        model.save(target / "model")
     return target
+
+
+# ------------------------------------------------------------------ MLflow's generic flavour
+
+
+def _add_flavour(model: Model, folder: Path, input_example: Any) -> None:
+    """What ``mlflow.pyfunc.load_model`` reads, written beside the files of ``model.save``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # importing mlflow.pyfunc warns of type hints of its own
+        models, pyfunc = import_module("mlflow.models"), import_module("mlflow.pyfunc")
+        described = models.Model(signature=_signature(model))
+        pyfunc.add_to_model(described, loader_module=__name__, python_env="python_env.yaml")
+    (folder / "requirements.txt").write_text(f"justitia=={metadata.version('justitia')}\n", encoding="utf-8")
+    environment = f"python: {platform.python_version()}\ndependencies:\n- -r requirements.txt\n"
+    (folder / "python_env.yaml").write_text(environment, encoding="utf-8")
+    if input_example is not None:
+        rows = _as_signed(pd.DataFrame(input_example), described.signature)
+        rows.to_json(folder / "input_example.json", orient="split")
+        described.saved_input_example_info = {
+            "artifact_path": "input_example.json",
+            "type": "dataframe",
+            "pandas_orient": "split",
+        }
+    described.save(str(folder / "MLmodel"))
+
+
+def _load_pyfunc(path: str) -> Model:
+    """Read the model of a run; MLflow calls this by its name, with the folder of ``model.save``."""
+    kind = LagrangianDualRegressor if saved_task(path) == NUMBER.kind else LagrangianDualClassifier
+    model: Model = kind.load(path)
+    return model
+
+
+def _signature(model: Model) -> Any:
+    """Columns of ``X`` with their types, and the type of a prediction."""
+    models, types = import_module("mlflow.models"), import_module("mlflow.types")
+    encoder = getattr(model, "encoder_", None)
+    if encoder is None:
+        columns: list[Any] = [types.TensorSpec(np.dtype(np.float64), (-1, int(model.n_features_in_)))]
+    else:
+        names = [str(name) for name in getattr(model, "feature_names_in_", range(model.n_features_in_))]
+        kinds = [_column_type(column) for column in encoder.columns_]
+        columns = [types.ColSpec(kind, name) for kind, name in zip(kinds, names, strict=True)]
+    answers = pd.Series([0.0] if isinstance(model, LagrangianDualRegressor) else model.classes_, name="prediction")
+    return models.ModelSignature(types.Schema(columns), models.infer_signature(None, answers.to_frame()).outputs)
+
+
+def _as_signed(rows: pd.DataFrame, signature: Any) -> pd.DataFrame:
+    """Rows with whole numbers and truth values as doubles, which MLflow does not convert by itself."""
+    doubles = {one.name for one in signature.inputs if str(one.type) == "DataType.double"}
+    return rows.astype({name: float for name in rows.columns if str(name) in doubles})
+
+
+def _column_type(column: NumberColumn | CategoryColumn) -> Any:
+    """The type in MLflow's terms; a category whose levels look like numbers may come as either."""
+    if isinstance(column, NumberColumn):
+        return "double"
+    text = not any(level.replace(".", "", 1).lstrip("-").isdigit() for level in column.levels)
+    return "string" if text else import_module("mlflow.types.schema").AnyType()
