@@ -202,8 +202,8 @@ def documented() -> set[str]:
     return {plain(one) for one in rows}
 
 
-def locked() -> set[str]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+def locked(name: str = "requirements.lock") -> set[str]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     return {plain(line) for line in lines if line.strip() and not line.startswith("#")}
 
 
@@ -212,8 +212,8 @@ def test_dependencies_of_the_project_each_have_a_reason() -> None:
 
 
 def test_dependencies_with_a_reason_are_locked() -> None:
-    engines = {plain(line) for line in (ROOT / "requirements-engines.lock").read_text(encoding="utf-8").splitlines()}
-    assert documented() - locked() - engines == set()
+    others = locked("requirements-engines.lock") | locked("requirements-release.lock")
+    assert documented() - locked() - others == set()
 
 
 def test_locked_packages_each_have_a_reason_or_are_asked_for_by_another() -> None:
