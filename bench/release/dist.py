@@ -67,6 +67,9 @@ def copy_elsewhere(folder: Path) -> Path:
 def main() -> None:
     """Build, compare, check, and keep the result in ``dist/``."""
     when = commit_time()
+    words = ["git", "status", "--porcelain", "--", *SOURCES]
+    if subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout:
+        print("These files have changes that are not committed; they get the date of the last commit.")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         first = build(ROOT, folder / "first", when)
