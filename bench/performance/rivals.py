@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None) -> None:
             found.append(measured(method, rows, chosen.timeout))
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
         runs += with_ratios(found)
-    chosen.output.write_text(json.dumps({"threads": 1, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+        chosen.output.write_text(json.dumps({"threads": 1, "runs": runs}, indent=1) + "\n", encoding="utf-8")
     print(table(runs))
 
 
