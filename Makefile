@@ -100,17 +100,19 @@ reproduce-%: setup     ## one table or figure, by its name in `python -m bench.e
 
 MILLIONS ?= 1 4 16
 
-bench: setup           ## speed, memory and start as ratios: results/{bench,moments,scale,start}.json; MILLIONS="0.25 1" is quicker
+bench: setup           ## speed, memory, start, rivals and groups as ratios, in results/{bench,moments,scale,start,rivals,groups}.json; MILLIONS="0.25 1" is quicker
 	$(BIN)/python -m bench.performance.speed
 	$(BIN)/python -m bench.performance.moments
 	$(BIN)/python -m bench.performance.scale --rows $(MILLIONS)
 	$(BIN)/python -m bench.performance.start
-	$(BIN)/python -m bench.performance.pages scale
+	$(BIN)/python -m bench.performance.rivals
+	$(BIN)/python -m bench.performance.groups
+	$(BIN)/python -m bench.performance.pages scale scale_targets rivals groups
 	$(BIN)/python -m bench.performance.billion
 
 bench-simulated: setup ## rows that are made inside the passes and stored nowhere: results/simulated.json; MILLIONS=20 is quicker
 	$(BIN)/python -m bench.performance.simulated --rows $(if $(filter command%,$(origin MILLIONS)),$(MILLIONS),200)
-	$(BIN)/python -m bench.performance.billion
+	$(BIN)/python -m bench.performance.pages simulated
 
 bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
 	$(BIN)/python -m bench.performance.custodian

@@ -113,10 +113,11 @@ def _memory(n: int, sample: int, width: int) -> int:
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
     """One of the base models, and seconds for all of them."""
     seen, unseen = next(iter(cross_fit_folds(y.astype(np.float64), 0)))
-    base, boosters = default_base(len(y)), []
-    data = base.binned(Inputs(numbers, numbers), y.astype(np.float64), np.ones(len(y)))
-    took = _seconds(lambda: boosters.append(base.learn_fold(data, seen, unseen)[0]))
-    return boosters[0], base.fits * took
+    base, boosters, inputs = default_base(len(y)), [], Inputs(numbers, numbers)
+    data: list[Any] = []
+    binning = _seconds(lambda: data.append(base.binned(inputs, y.astype(np.float64), np.ones(len(y)))))
+    took = _seconds(lambda: boosters.append(base.learn_fold(data[0], seen, unseen)[0]))
+    return boosters[0], binning + base.fits * took
 
 
 def _distilling(numbers: NDArray[np.float32], y: Any) -> float:

@@ -471,7 +471,16 @@ class DurableLedger(PrivacyLedger):
                 connection.execute("COMMIT")
             for one in taken:
                 self._take(*one)
+            self._known = self._counts.copy()
         return numbers
+
+    def check_known(self, costs: Mapping[Cost, int], *, purpose: str) -> None:
+        """:meth:`check` by what this object has read or written last; it waits for no commit, and reads no file.
+
+        What does not fit now will never fit. What fits may be refused by the debit, which reads the file.
+        """
+        if not self._allows(self._known + Counter(costs)):
+            self.check(costs, purpose=purpose)
 
     @contextmanager
     def running(self, run: str) -> Iterator[None]:
@@ -698,6 +707,7 @@ class DurableLedger(PrivacyLedger):
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in _read_entries(connection, self.path, self._links):
             self._take(_to_release(entry, self.path), entry.run, own_link)
+        self._known = self._counts.copy()
         if kept is not None:
             kept.version = version
 
