@@ -33,7 +33,7 @@ for release in plan.releases():
 # Train
 # -----
 #
-# Two models from the same noisy answers: one with the default tolerance, and one with a tolerance that corrects nothing.
+# Two models from the same noisy answers: one with the default tolerance, one with a tolerance that corrects nothing.
 
 unfitted = LagrangianDualClassifier("demographic_parity", epsilon=1.0, groups=data.groups, random_state=0)
 model, plain = tradeoff(unfitted, X, y, sensitive_features=age, tolerances=[None, 1.0]).models

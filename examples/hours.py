@@ -66,8 +66,8 @@ table.round(3)
 
 # %%
 # The distance between the two distributions fell from nearly one half to about the tolerance, and R2 from 0.25 to 0.22.
-# Means still differ by about one hour, because small distances add up over the range. Train with ``"mean_parity"`` if the
-# mean is what counts.
+# Means still differ by about one hour, because small distances add up over the range. Train with ``"mean_parity"`` if
+# the mean is what counts.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 for ax, (title, one) in zip(axes, found.items(), strict=True):

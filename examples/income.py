@@ -32,8 +32,8 @@ curve = tradeoff(model, X, y, sensitive_features=sex, tolerances=[None, 0.05, 0.
 curve
 
 # %%
-# The left end of the curve is the default, which costs two to three points of accuracy. Larger tolerances cost less. One
-# certificate covers all four models:
+# The left end of the curve is the default, which costs two to three points of accuracy. Larger tolerances cost less.
+# One certificate covers all four models:
 
 fair, plain = curve.models[0], curve.models[-1]
 fair.certificate_

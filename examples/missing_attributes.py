@@ -3,8 +3,8 @@ Missing attributes
 ==================
 
 Some people do not give their attribute. "Not given" is protected like any answer and belongs to no group. If people are
-silent at random, little is lost. If their silence depends on the outcome, the comparison is wrong, because each group is
-represented by those of its members who answered.
+silent at random, little is lost. If their silence depends on the outcome, the comparison is wrong, because each group
+is represented by those of its members who answered.
 """
 
 import warnings
@@ -62,7 +62,8 @@ table.round(3)
 # In the last row nearly all subscribers are silent, so the groups consist of people who did not subscribe. The model
 # equalises how often *they* get a positive decision. That costs accuracy, and the rates of all people are equal only by
 # luck. Nothing can repair this without the missing answers. A ``MissingAttributeWarning`` appears where the noisy sizes
-# show that "not given" differs by label. If you expect such silence, find out why people do not answer before you train.
+# show that "not given" differs by label. If you expect such silence, find out why people do not answer before you
+# train.
 
 print(*(model.certificate_.remarks or ("no remarks",)), sep="\n")
 
