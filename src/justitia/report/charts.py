@@ -12,7 +12,17 @@ from markupsafe import Markup
 from justitia.metrics.means import NUMBER_METRICS
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.formatting import bounds, known, number, percent, percent_bounds, plain_name, points, rate_name
+from justitia.report.formatting import (
+    UNITS,
+    bounds,
+    known,
+    number,
+    percent,
+    percent_bounds,
+    plain_name,
+    points,
+    rate_name,
+)
 from justitia.report.inputs import Curve, GroupRate, LargestDifference, MeasurementInput, PricePoint
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.training.history import Column
@@ -23,8 +33,6 @@ ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 AXIS = 46.0
 #: Four-fifths rule: impact ratios below it count as adverse impact. Equal rates have ratio 1; ratios are drawn up to 2.
 FOUR_FIFTHS, EQUAL, MAX_RATIO = 0.8, 1.0, 2.0
-#: Axes of notions of numbers.
-UNITS = {"mean_parity": "difference of means", "equal_error": "difference of mean squared errors"}
 #: With more events than this, charts by event are left out and tables are shown.
 MOST_EVENTS = 6
 
@@ -129,6 +137,7 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
     y = 0.0
     if measured.distribution is not None or not metrics:  # what the verdict is about
         return _distance_chart(measured, width, start, wide=wide)
+    spans = _spans(measured, metrics)
     parts += _legend(before=measured.before is not None)
     y += 26
     for metric in metrics:
@@ -137,11 +146,7 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
         earlier = (
             {} if measured.before is None else {one.group: measured.before.rate(metric, one.group) for one in rows}
         )
-        every = [one for one in (*rows, *earlier.values()) if one.rate is not None]
-        overall = measured.overall[metric]
-        within = {"floor": 0.0, "ceiling": 1.0} if shares else {}
-        ends = [end for one in every for end in (one.lower, one.upper)]
-        scale = Scale(*svg.span([*ends, overall], **within), start, width - RIGHT)
+        overall, scale = measured.overall[metric], Scale(*spans[metric], start, width - RIGHT)
         parts += [svg.label(0, y + 12, rate_name(metric), class_="label strong")]
         top = y + 30
         tall = HALF * (2 if earlier else 1) + 10
@@ -167,9 +172,26 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
     described = "; ".join(mark.text for mark in marks)
     name, class_ = ("hero", "wide-only") if wide else ("hero-narrow", "narrow-only")
     title = "By group, before and after the correction" if measured.before is not None else "By group"
+    if len(metrics) < len(measured.overall):
+        title += f": the {len(metrics)} of {len(measured.overall)} rates in which groups differ most"
     return Chart(
         name, title, described or "no group had enough rows", y - 10, tuple(parts), tuple(marks), width, class_
     )
+
+
+def _spans(measured: MeasurementInput, metrics: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Ends of the axis of each rate; all are equally long, so that equal distances are equal gaps."""
+    found = {}
+    for metric in metrics:
+        every = (*measured.rates, *(() if measured.before is None else measured.before.rates))
+        ends = [end for one in every if one.metric == metric and one.rate is not None for end in (one.lower, one.upper)]
+        within = {} if metric in NUMBER_METRICS else {"floor": 0.0, "ceiling": 1.0}
+        found[metric] = svg.span([*ends, measured.overall[metric]], **within)
+    longest = max(high - low for low, high in found.values())
+    if set(metrics) & set(NUMBER_METRICS):  # each in its own unit
+        return found
+    starts = {metric: min(max(0.0, (low + high - longest) / 2), 1 - longest) for metric, (low, high) in found.items()}
+    return {metric: (low, low + longest) for metric, low in starts.items()}
 
 
 def _legend(*, before: bool) -> list[Markup]:

@@ -21,6 +21,7 @@ from justitia.privacy.ledger import PrivacyLedger, summary
 from justitia.report import charts
 from justitia.report.contents import Spending, spending
 from justitia.report.formatting import (
+    UNITS,
     bounds,
     known,
     number,
@@ -113,7 +114,7 @@ def measurement_form(measurement: Any) -> str:
 def _gap_text(measured: MeasurementInput, place: int) -> str:
     """Gap of one notion, before and after, with its bounds."""
     one = measured.violations[place]
-    in_points = one.notion not in charts.UNITS
+    in_points = one.notion not in UNITS
     name = f"Largest gap in {plain_name(one.notion)}"
     if one.estimate is None:
         return f"{name}: not enough evidence"
@@ -332,7 +333,7 @@ def model_form(model: Any) -> str:
     notion = getattr(model, "notion", None)
     shown = ""
     if table is not None and math.isfinite(certificate.epsilon):
-        shown = prices_form(table, in_points=not (isinstance(notion, str) and notion in charts.UNITS))
+        shown = prices_form(table, in_points=not (isinstance(notion, str) and notion in UNITS))
     return shown + certificate_form(certificate, folded=True)
 
 
