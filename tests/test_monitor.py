@@ -318,7 +318,7 @@ def test_page_states_verdict_budget_and_rule_and_loads_nothing(tmp_path: Path) -
         'class="alert"',
     ):
         assert part in page
-    assert "1 of 2 measurements were alerts, the first at night 1 (limit)" in page
+    assert "1 of 2 measurements showed a gap above the limit, the first of night 1." in page
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     json.dumps(monitor.to_dict())
