@@ -16,7 +16,7 @@ from justitia.metrics.impact import Impact
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.scores import Scores
 
-_HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
+_HEAD = ("group", "rows", "rate, bounds", "gap to population, points")
 _MEAN_HEAD = ("group", "rows", "mean, bounds", "gap to population, bounds")
 
 
@@ -41,7 +41,8 @@ def measurement_text(
     ]
     shown = _shown_rates(found)
     for metric in shown:
-        overall = f"{found.overall[metric]:.{_digits(found, metric)}f}"
+        overall = found.overall[metric]
+        overall = f"{100 * overall:.1f}%" if found.ranges is None else f"{overall:.{_digits(found, metric)}f}"
         lines += ["", f"{metric} (population {overall})", _rates(found, metric)]
     if len(shown) < len(found.rate_names):
         lines.append(f"{len(found.rate_names) - len(shown)} rates with smaller differences are in the JSON.")
@@ -136,11 +137,11 @@ def _gap(found: Measurement, name: str, gap: Interval) -> str:
 
 
 def _in_points(found: Measurement, name: str, value: float, *, unit: bool = True) -> str:
-    """A difference of rates in percentage points; of means in their units; a distance of distributions as it is."""
-    if found.ranges is None:
-        return f"{100 * value:.1f}" + (" points" if unit else "")
+    """A difference of rates or of distributions in percentage points; of means in their units."""
     places = found.questions[name]
-    return f"{value:.{_digits(found, found.rate_names[places[0]]) if places else 3}f}"
+    if found.ranges is None or not places:  # a distance of distributions is a difference of shares
+        return f"{100 * value:.1f}" + (" points" if unit else "")
+    return f"{value:.{_digits(found, found.rate_names[places[0]])}f}"
 
 
 def violation_lines(found: Measurement, what: str) -> list[str]:
@@ -151,8 +152,13 @@ def violation_lines(found: Measurement, what: str) -> list[str]:
         compared = f" among {len(found.groups) - left_out} of {len(found.groups)} groups"
         known = left_out and not math.isnan(one.estimate)
         distance = "" if found.questions[name] else " (Kolmogorov-Smirnov distance)"
-        digits = 3 if found.ranges is None or distance else _digits(found, found.rate_names[found.questions[name][0]])
-        text = f"{what}, {name}{distance}: {one.text(digits)}{compared if known else ''}"
+        shares = found.ranges is None or bool(distance)
+        value = (
+            _percents(one, " points")
+            if shares
+            else one.text(_digits(found, found.rate_names[found.questions[name][0]]))
+        )
+        text = f"{what}, {name}{distance}: {value}{compared if known else ''}"
         lines.append(wrap(text, indent=2))
     return lines
 
@@ -177,26 +183,34 @@ def _distances(distribution: Distribution) -> str:
     names = ("ks_distance", "ks_distance_lower", "ks_distance_upper")
     table = distribution.table
     rows = [
-        (group, Interval(*(line[name] for name in names)).text(3))
+        (group, _percents(Interval(*(line[name] for name in names)), ""))
         for group, line in zip(_labels(table.index), table.to_dict("records"), strict=True)
     ]
-    return table_text(("group", "KS distance, bounds"), rows)
+    return table_text(("group", "KS distance in points, bounds"), rows)
 
 
 def _rates(found: Measurement, metric: str) -> str:
-    digits = _digits(found, metric)
-    head = _HEAD if found.ranges is None else _MEAN_HEAD
+    digits, shares = _digits(found, metric), found.ranges is None
+    head = _HEAD if shares else _MEAN_HEAD
     records = [row for row in found.table.reset_index().to_dict("records") if row["metric"] == metric]
     rows = [
         (
             group,
             f"{row['count']:,.0f}",
-            Interval(row["rate"], row["lower"], row["upper"]).text(digits),
-            _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits),
+            _percents(rate, "%") if shares else rate.text(digits),
+            _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits, shares=shares),
         )
         for group, row in zip(_labels([row["group"] for row in records]), records, strict=True)
+        for rate in [Interval(row["rate"], row["lower"], row["upper"])]
     ]
     return table_text(head, rows)
+
+
+def _percents(share: Interval, unit: str) -> str:
+    """A share or a difference of shares with its bounds, times 100."""
+    if math.isnan(share.estimate):
+        return share.text(1)
+    return f"{100 * share.estimate:.1f}{unit} [{100 * share.lower:.1f}, {100 * share.upper:.1f}]"
 
 
 def _labels(groups: Iterable[Any]) -> list[str]:
@@ -246,9 +260,11 @@ def _bounded(line: dict[Any, Any], name: str) -> str:
     return "-" if math.isnan(value) else f"{value:.2f} [{lower:.2f}, {upper:.2f}]"
 
 
-def _signed(value: float, lower: float, upper: float, digits: int) -> str:
+def _signed(value: float, lower: float, upper: float, digits: int, *, shares: bool) -> str:
     if math.isnan(value):
         return "-"
+    if shares:
+        return f"{100 * value:+.1f} [{100 * lower:+.1f}, {100 * upper:+.1f}]"
     return f"{value:+.{digits}f} [{lower:+.{digits}f}, {upper:+.{digits}f}]"
 
 

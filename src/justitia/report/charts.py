@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -291,13 +291,10 @@ def price_chart(
         xs, ys = [*xs, new.lower, new.upper], [*ys, quality]
     xs += [] if limit is None else [limit]
     tick = svg.points_text if shares else svg.tick_text
-    share_of_rows = name == "accuracy"
     x_scale = Scale(*svg.span([max(0.0, one) for one in xs], floor=0.0), 58.0, WIDTH - RIGHT)
     y_scale = Scale(*svg.span(ys), height - AXIS, 26.0)
     parts = [
-        svg.left_axis(
-            y_scale, x_scale.start, x_scale.end, name, written=svg.percent_text if share_of_rows else svg.tick_text
-        ),
+        svg.left_axis(y_scale, x_scale.start, x_scale.end, name, written=_quality_tick(name)),
         svg.bottom_axis(
             x_scale, height - AXIS, y_scale.end, "largest gap, in points" if shares else "largest gap", written=tick
         ),
@@ -319,7 +316,7 @@ def price_chart(
         x, y = x_scale(max(0.0, one.violation)), y_scale(one.quality)
         low, high = (x_scale(max(0.0, one.violation + sign * 2 * one.stderr)) for sign in (-1, 1))
         parts += [svg.line(low, y, high, y, class_="leader")]
-        text = f"{price_name(one)}: {name} {percent(one.quality) if share_of_rows else number(one.quality)}, "
+        text = f"{price_name(one)}: {quality_text(name, one.quality)}, "
         text += f"gap {points(one.violation, in_points=shares)} +- {points(2 * one.stderr, in_points=shares)}"
         text += ", the deployed model" if one.deployed else ""
         class_ = "chosen" if one.deployed else "beaten" if one.tolerance is None and not one.corrected else ""
@@ -335,9 +332,7 @@ def price_chart(
     if new is not None and quality is not None:
         y = y_scale(quality)
         parts += whisker(x_scale, new.lower, new.upper, y)
-        text = (
-            f"the deployed model on new people: {name} {percent(quality) if share_of_rows else number(quality)}, gap "
-        )
+        text = f"the deployed model on new people: {quality_text(name, quality)}, gap "
         text += f"{points(new.estimate, in_points=shares)}"
         marks += [Mark(x_scale(new.estimate or 0.0), y, text, index=len(marks), shape="triangle")]
         parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
@@ -447,8 +442,16 @@ def curve_chart(curve: Curve) -> Chart | None:
         if all(found[place][1] > found[before][1] for before in places[:k])  # sorted: none before is less fair
     ]
     parts = [
-        svg.left_axis(y_scale, x_scale.start, x_scale.end, f"{curve.quality}, public"),
-        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
+        svg.left_axis(
+            y_scale, x_scale.start, x_scale.end, f"{curve.quality}, public", written=_quality_tick(curve.quality)
+        ),
+        svg.bottom_axis(
+            x_scale,
+            height - AXIS,
+            y_scale.end,
+            "largest gap, noised, in points" if curve.in_points else "largest gap, noised",
+            written=svg.points_text if curve.in_points else svg.tick_text,
+        ),
     ]
     if len(best) > 1:
         parts += [svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0)]
@@ -462,18 +465,27 @@ def curve_chart(curve: Curve) -> Chart | None:
     # The chosen mark last, so that it lies above its neighbours.
     marks.sort(key=lambda mark: mark.class_ == "chosen")
     quality = curve.quality[:1].upper() + curve.quality[1:]
-    return Chart("curve", f"{quality} against noised violation", described, height, tuple(parts), tuple(marks))
+    return Chart("curve", f"{quality} against the noised gap", described, height, tuple(parts), tuple(marks))
 
 
 def _curve_mark(curve: Curve, place: int, x: float, y: float, index: int, *, beaten: bool) -> Mark:
     point = curve.points[place]
     text = (
-        f"tolerance {tolerance_name(point.tolerance)}: {curve.quality} {number(point.accuracy)}, noised violation "
-        f"{number(point.violation)}"
+        f"tolerance {tolerance_name(point.tolerance)}: {quality_text(curve.quality, point.accuracy)}, noised "
+        f"gap {points(point.violation, in_points=curve.in_points)}"
     )
     if place == curve.chosen:
         return Mark(x, y, f"{text}, the chosen model", index=index, shape="diamond", class_="chosen")
     return Mark(x, y, text, index=index, shape="circle", class_="beaten" if beaten else "")
+
+
+def quality_text(name: str, value: float) -> str:
+    """Accuracy in percent, or R2, with its name."""
+    return f"{name} {percent(value) if name == 'accuracy' else number(value)}"
+
+
+def _quality_tick(name: str) -> Callable[[float], str]:
+    return svg.percent_text if name == "accuracy" else svg.tick_text
 
 
 def _chosen_label(x: float, y: float) -> Markup:

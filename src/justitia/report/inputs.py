@@ -153,6 +153,7 @@ class Curve:
     points: tuple[CurvePoint, ...]
     chosen: int | None
     quality: str = "accuracy"
+    in_points: bool = True
 
 
 def read_measurement(source: Mapping[str, Any] | Measurement | None) -> MeasurementInput | None:
@@ -263,7 +264,7 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
     if not isinstance(facts, Mapping):
         raise TypeError(f"expected curve to be {CURVE}, got {type(source).__name__!r}; pass that mapping.")
     try:
-        points = tuple(
+        found = tuple(
             CurvePoint(
                 tolerance=_optional(one["tolerance"]),
                 accuracy=_number(one["r2"] if "r2" in one else one["accuracy"]),
@@ -276,9 +277,11 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
         quality = "R2" if any("r2" in one for one in facts["points"]) else "accuracy"
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"expected curve to be {CURVE}, got something else ({_reason(error)}).") from None
-    if chosen is not None and not 0 <= chosen < len(points):
-        raise ValueError(f"expected 'chosen' to be the place of one of {len(points)} points, got {chosen}.")
-    return Curve(points, chosen, quality) if points else None
+    if chosen is not None and not 0 <= chosen < len(found):
+        raise ValueError(f"expected 'chosen' to be the place of one of {len(found)} points, got {chosen}.")
+    notion = getattr(source.models[0] if isinstance(source, Tradeoff) else model, "notion", None)
+    in_points = not (isinstance(notion, str) and notion in UNITS)
+    return Curve(found, chosen, quality, in_points) if found else None
 
 
 def _curve_facts(curve: Tradeoff, model: object) -> dict[str, Any]:
