@@ -79,7 +79,7 @@ def test_chosen_point_of_a_plain_curve_is_told_by_its_place(two: Case) -> None:
         ["0.3", "81.0%", "–", "–", ""],
     ]
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("class") == "mark chosen"]
-    assert labels == ["tolerance by the noise: accuracy 0.800, noised violation 0.010, the chosen model"]
+    assert labels == ["tolerance by the noise: accuracy 80.0%, noised gap 1.0 point, the chosen model"]
 
 
 def test_shares_of_the_budget_are_those_of_the_exact_composition(two: Case) -> None:

@@ -75,6 +75,8 @@ STYLE = """
 .justitia-form tr.jf-strong > * { font-weight: 600; }
 .justitia-form .jf-figure { text-align: right; }
 .justitia-form td.jf-figure { white-space: nowrap; }
+@media (max-width: 40rem) { .justitia-form td.jf-figure { white-space: normal; }
+  .justitia-form tbody th { min-width: 0; } }
 .justitia-form summary { cursor: pointer; }
 .justitia-form svg { display: block; width: 100%; height: auto; overflow: visible; }
 .justitia-form svg text { font: 14px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif;
@@ -375,7 +377,11 @@ def _notes(sentences: Iterable[str]) -> Markup:
 def _pair(chart: Chart | None, table: Markup) -> Markup:
     """A chart beside its table, or below it where there is no room."""
     left = Markup("") if chart is None else element("figure", element("figcaption", chart.title), _still(chart))
-    right = element("div", table, class_="jf-scroll") if table else Markup("")
+    right = (
+        element("div", table, class_="jf-scroll", tabindex="0", role="group", aria_label="table")
+        if table
+        else Markup("")
+    )
     return element("div", left, right, class_="jf-pair")
 
 
