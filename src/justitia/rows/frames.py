@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.frames import forget_locals
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.files import Progress, stride
 from justitia.rows.parquet import BLOCK
@@ -48,6 +49,7 @@ from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 RESULT = "result"
 #: What a worker needs besides the engine; the names under which they are imported.
 PACKAGES = ("justitia", "lightgbm", "numpy", "pandas", "pyarrow", "sklearn")
+T = TypeVar("T")
 #: A result or an error: its kind, and the value or one line of text.
 Outcome = tuple[str, Any]
 #: From a pandas DataFrame of features to new columns by name.
@@ -259,10 +261,23 @@ def results(engine: str, outcomes: Iterable[Outcome]) -> list[Any]:
     return found
 
 
-def engine_failed(engine: str, error: BaseException) -> RuntimeError:
-    """What to raise where an engine gave up; its own message may hold values of rows, and is left out."""
-    return RuntimeError(
-        f"{engine} could not compute a pass ({type(error).__name__}); its own log says why. Workers need the packages "
+def computed(engine: str, work: Callable[[], T]) -> T:
+    """What an engine computes; in the place of its own error, one that says nothing of rows.
+
+    An engine that runs tasks in this process raises what they raised, with frames that hold rows and their attribute,
+    and with a text that may hold values. None of it stays with the error that is raised here, not even as its context.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - its text may hold values
+        forget_locals(error)
+        kind = type(error).__name__
+    raise RuntimeError(
+        f"{engine} could not compute a pass ({kind}); its own log says why. Workers need the packages "
         "of the driver and room for their rows. What was debited stays debited; resume from the checkpoint if there "
         "is one."
     )
