@@ -43,7 +43,8 @@ from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block, Pass
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
-from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained, calibrated
+from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained
+from justitia.training.plan import calibrated
 
 Array = NDArray[np.float64]
 #: Noise in a group's rate that is worth a warning, whatever the tolerance.

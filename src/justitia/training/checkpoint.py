@@ -43,11 +43,6 @@ ROOM, ROOM_PER_ROW = 2**20, 16
 _FIRST_WORDS = b'{"process": '
 
 
-def has_begun(path: Path | str | None) -> bool:
-    """Whether a folder, if there is one, holds a run that may have debited."""
-    return path is not None and any((Path(path) / name).exists() for name in (JOURNAL, RUN_FILE))
-
-
 class RunFolder:
     """A checkpoint's folder in the hands of one run; :func:`open_folder` makes it."""
 

@@ -34,6 +34,13 @@ def check_noise(name: str, noise: object) -> None:
         check_positive(f"the noise multiplier of {name}", noise.noise_multiplier)
 
 
+def calibrated(noise: Noise | None) -> Noise:
+    """The noise of a plan that has been calibrated."""
+    if noise is None:
+        raise ValueError(NO_NOISE)
+    return noise
+
+
 def budget_scale(epsilon: float, delta: float) -> float:
     """1 / mu of Gaussian releases that together cost (epsilon, delta); a hair more, for the rounding of their sum."""
     return (1 + ROUND_OFF) / gaussian_mu(epsilon, delta)

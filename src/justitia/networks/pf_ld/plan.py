@@ -10,7 +10,7 @@ from justitia._validate import check_fraction, check_int, check_positive, check_
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.accounting import calibrate
 from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.plan import NO_NOISE, PlannedRelease, check_noise
+from justitia.training.plan import PlannedRelease, calibrated, check_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,10 @@ class PFLDPlan(TrainingPlan):
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once; a violation and a group gradient per round."""
-        if self.noise_sizes is None or self.noise_violations is None or self.noise_gradients is None:
-            raise ValueError(NO_NOISE)
         return (
-            PlannedRelease("group sizes", self.noise_sizes, 1),
-            PlannedRelease("violation", self.noise_violations, self.private_steps),
-            PlannedRelease("group gradient", self.noise_gradients, self.private_steps),
+            PlannedRelease("group sizes", calibrated(self.noise_sizes), 1),
+            PlannedRelease("violation", calibrated(self.noise_violations), self.private_steps),
+            PlannedRelease("group gradient", calibrated(self.noise_gradients), self.private_steps),
         )
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
