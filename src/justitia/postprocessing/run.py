@@ -229,7 +229,7 @@ class CorrectionRun(Run):
                         checkpoint.save(self._state(), lam, k + 2)
                 shown.update()
             if self._queries:
-                lam = self._settle(lam)
+                lam = self._choose_multipliers(lam)
         return Trained(lam, self._history)
 
     def _release_moments(self) -> None:
@@ -279,17 +279,17 @@ class CorrectionRun(Run):
         if self._lost:  # paid for by a run that was interrupted
             self._lost -= 1
             return
-        seen = self._evaluate()
-        rows, longest = self._check_rows(seen)
+        evaluation = self._evaluate()
+        rows, longest = self._check_rows(evaluation)
         bound = self.source.max_weight * longest
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        measured = rows.decoded(answer) / self._sizes + seen.means[:, None]
+        measured = rows.decoded(answer) / self._sizes + evaluation.means[:, None]
         noise = sum_stddev(self._checks_noise, bound * self._each, self._groups, self.vault.missing) * rows.noise
         variance = (noise / self._sizes) ** 2
-        self._surprises.append(measured - seen.rates)
+        self._surprises.append(measured - evaluation.rates)
         self._variances.append(variance)
-        self._note_check(seen, measured, variance)
+        self._note_check(evaluation, measured, variance)
 
     def _pass(self, work: Callable[[Any, float], Pass]) -> Array:
         """Sums over all rows of what a pass finds of the current decisions."""
@@ -349,13 +349,13 @@ class CorrectionRun(Run):
         """An :class:`Evaluation` of the current decisions; how far the sample is off goes into the constraint."""
 
     @abstractmethod
-    def _check_rows(self, seen: Any) -> tuple[Any, float]:
+    def _check_rows(self, evaluation: Any) -> tuple[Any, float]:
         """Row function of a check, and the norm of its longest row of weight 1."""
 
-    def _note_check(self, seen: Any, measured: Array, variance: Array) -> None:
+    def _note_check(self, evaluation: Any, measured: Array, variance: Array) -> None:
         """Keep what else a check has shown."""
 
-    def _settle(self, lam: Array) -> Array:
+    def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the multipliers that are deployed; by default the last ones."""
         return lam
 

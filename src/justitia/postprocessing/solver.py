@@ -33,8 +33,8 @@ from justitia.postprocessing.correction import (
     ClassRule,
     Correction,
     Distillation,
+    LearningTarget,
     Levels,
-    Part,
     Rule,
     levels_of,
     moved_classes,
@@ -269,18 +269,18 @@ class PostProcessingRun(CorrectionRun):
 
     # -- checks -------------------------------------------------------------------------------------------------
 
-    def _check_rows(self, seen: Evaluation) -> tuple[DecisionRows, float]:
+    def _check_rows(self, evaluation: Evaluation) -> tuple[DecisionRows, float]:
         """Decisions less the means of the population, by label and action."""
-        rows = DecisionRows(self._rule(), centred_table(self._table, seen.means))
-        return rows, rows.longest(seen.cells)
+        rows = DecisionRows(self._rule(), centred_table(self._table, evaluation.means))
+        return rows, rows.longest(evaluation.cells)
 
-    def _note_check(self, seen: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
+    def _note_check(self, evaluation: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
         """Keep multipliers and rates, to which the run may go back."""
         if not self.at_scores:
             checked = CheckResult(self._lams[0], measured[0], variance[0], self._quota, self._raised)
             self._checked.append(checked)
 
-    def _settle(self, lam: Array) -> Array:
+    def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
         back = best_iterate(self._checked, self.tolerances, self._goal.excess)
         if back is None:
@@ -714,7 +714,7 @@ class PostProcessingRun(CorrectionRun):
         parts = []
         for labels, target, share in zip(own, columns, worth / worth.max(), strict=True):
             total = self.eta[:, labels].sum(1)
-            parts.append(Part((total,), target, total, max(float(share), LEAST_IMPORTANCE)))
+            parts.append(LearningTarget((total,), target, total, max(float(share), LEAST_IMPORTANCE)))
         top = np.sort(self.scores(), axis=1)
         units = int(np.clip(UNITS_EACH * len(own) * (self._groups - 1), UNITS, MOST_UNITS))
         return Distillation(self.model[2].numbers, self.eta, parts, top[:, -1] - top[:, -2], units)

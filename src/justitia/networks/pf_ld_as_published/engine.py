@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.pf_ld.engine import shares
 from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
-from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
+from justitia.networks.row_gradients import ModuleLayout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
@@ -36,7 +36,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         super().__init__(plan, problem, vault, **public)
         self._h = problem.notion.h_read_as(plan.h)
         self._draws = 0
-        self._layout: Layout | None = None
+        self._layout: ModuleLayout | None = None
         self._gap: Array | None = None
 
     def query_before(self, _module: nn.Module, _lam: Array, k: int) -> None:
