@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.mechanisms import Gaussian, Mechanism, Unprotected
 from justitia.training.plan import Plan, PlannedRelease, budget_scale, calibrated, check_noise, moments_and_checks
 
 #: Below this epsilon the correction spares accuracy where no tolerance is given.
@@ -70,9 +70,9 @@ class PostProcessingPlan(Plan):
     at: str = "decision"
     levels: int = 19
     micro_batch: int = 65_536
-    noise_sizes: Noise | None = None
-    noise_moments: Noise | None = None
-    noise_checks: Noise | None = None
+    noise_sizes: Mechanism | None = None
+    noise_moments: Mechanism | None = None
+    noise_checks: Mechanism | None = None
 
     def __post_init__(self) -> None:
         for name in ("noise_sizes", "noise_moments", "noise_checks"):

@@ -38,7 +38,7 @@ from justitia.postprocessing.memberships import (
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.price import PricedPoints
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block, Pass
 from justitia.training.checkpoint import Checkpoint
@@ -47,7 +47,7 @@ from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained
 from justitia.training.plan import calibrated
 
 Array = NDArray[np.float64]
-#: Noise in a group's rate that is worth a warning, whatever the tolerance.
+#: Mechanism in a group's rate that is worth a warning, whatever the tolerance.
 LOUD = 0.05
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
@@ -69,7 +69,7 @@ def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowed") -> float:
+def sum_stddev(noise: Mechanism, bound: float, n_groups: int, missing: str = "allowed") -> float:
     """Standard deviation of the noise in a group's sum, after the projection onto the public total.
 
     The sums of all groups and of "not given" add up to it; with ``missing="none"`` those of the groups alone.
@@ -78,7 +78,12 @@ def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowe
 
 
 def all_releases_stddev(
-    moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int, missing: str = "allowed"
+    moments: Mechanism,
+    checks: Mechanism,
+    count: int,
+    bounds: tuple[float, float],
+    n_groups: int,
+    missing: str = "allowed",
 ) -> float:
     """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
 
@@ -136,7 +141,7 @@ def refusal(sizes: NDArray[np.float64], stddev: float, n: int, names: Sequence[s
     )
 
 
-def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
+def check_sizes(vault: Vault, noise: Mechanism, n: int) -> None:
     """Release noised sizes of the groups, and stop by them alone before more is spent.
 
     Raises

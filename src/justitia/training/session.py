@@ -173,7 +173,7 @@ class Session:
         spent, planned = self.vault.spent if self.saved is None else self.ledger.own_costs(), self.plan.costs()
         # An infinite cost counts once, however often it was charged.
         counts = [
-            {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
+            {cost: 1 if cost == UnboundedCost() else count for cost, count in costs.items()}
             for costs in (spent, planned)
         ]
         if counts[0] != counts[1]:
@@ -226,8 +226,7 @@ def open_ledger(
     """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
     if folder is not None:
         ledger = _resumable(ledger, folder)
-    unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
-    budget = math.inf if unbounded else settings.epsilon
+    budget = math.inf if UnboundedCost() in plan.costs() else settings.epsilon
     if ledger is None and folder is not None:
         # Reading a journal that does not exist yet writes nothing: a run that fails its checks leaves no folder.
         return PrivacyLedger(epsilon=budget, delta=settings.delta, journal=folder.journal)

@@ -40,7 +40,7 @@ from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_a
 from justitia.postprocessing.run import LOUD, all_releases_stddev, noise_warnings, sum_stddev
 from justitia.privacy.interface import RowFunction, Vault
 from justitia.privacy.ledger import BudgetExceeded
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.privacy.vault import local_vault
 from justitia.rows.files import sampled, stride
@@ -146,7 +146,7 @@ class MomentsEngine(PrimalDualEngine):
         else:
             self._release(check, total, bound, self._checks_noise, "decisions")
 
-    def _release(self, rows: Array | RowFunction, total: Array, bound: float, noise: Noise, purpose: str) -> None:
+    def _release(self, rows: Array | RowFunction, total: Array, bound: float, noise: Mechanism, purpose: str) -> None:
         """Release the sums of these rows, of which the total is public, and fit the memberships anew."""
         self.problem.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=noise, purpose=purpose)

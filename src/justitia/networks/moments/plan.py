@@ -11,7 +11,7 @@ import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
-from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.mechanisms import Mechanism, Unprotected
 from justitia.training.plan import (
     STRICT_BELOW,
     PlannedRelease,
@@ -87,8 +87,8 @@ class MomentsPlan(TrainingPlan):
     damping: float = 1.0
     candidates: int = 50
     tolerance: float | None = None
-    noise_moments: Noise | None = None
-    noise_checks: Noise | None = None
+    noise_moments: Mechanism | None = None
+    noise_checks: Mechanism | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,7 +20,7 @@ from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.postprocessing.run import sum_stddev
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.vault import local_vault
 from justitia.training.diagnostics import unknown_group
 from justitia.training.lagrangian import (
@@ -132,7 +132,7 @@ class PFLDEngine(PrimalDualEngine):
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
         return h_slope(self.problem.notion.h, scores, self.y[index])
 
-    def _clip(self, norms: Tensor, lam: Array, omega: Array, noise: Noise, sample: Tensor, width: int) -> float:
+    def _clip(self, norms: Tensor, lam: Array, omega: Array, noise: Mechanism, sample: Tensor, width: int) -> float:
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
         if self.plan.clip != "auto":
             return self.plan.clip
