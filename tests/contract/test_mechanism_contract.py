@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from new_mechanism import TwoPartyGaussian
 from numpy.typing import NDArray
 
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_spent
@@ -314,7 +315,7 @@ def test_contract_vault_fails_for_no_label(case: Case) -> None:
 
 
 def test_new_mechanism_answers_group_sums_of_a_vault_and_is_debited() -> None:
-    """One class, above: the vault needs no change, and the certificate says what it cost."""
+    """One class in one file: the vault needs no change, and the certificate says what it cost."""
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     mechanism = TwoPartyGaussian(10.0)
     sums = vault_of(ledger, SeededNoise(3)).group_sums(np.ones(6), bound=1.0, noise=mechanism, purpose="sizes")

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration, VectorScaling
 from justitia.postprocessing.coin import Coin
-from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side
+from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side, utilities
 
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
@@ -470,7 +470,7 @@ class ClassRule:
 
     def margin_of(self, numbers: NDArray[np.float32], p: Array) -> Array:
         """(m, K): as :meth:`margin`, of rows that the base has predicted."""
-        utility = p.copy() if self.costs is None else -p @ self.costs
+        utility = utilities(p, self.costs)
         utility[:, 1:] -= self.correction(numbers, p)
         if self.quota is not None:
             utility[:, 1:] -= self.quota
@@ -484,8 +484,7 @@ class ClassRule:
 
 def moved_classes(p: Array, margin: Array, costs: Array | None = None) -> Array:
     """(m, K): probabilities whose best class is the one of largest margin."""
-    utility = p if costs is None else -p @ costs
-    decided, plain = (best_action(one[:, 1:] - one[:, :1]) for one in (margin, utility))
+    decided, plain = (best_action(one[:, 1:] - one[:, :1]) for one in (margin, utilities(p, costs)))
     rows = np.flatnonzero(decided != plain)
     moved = p.copy()
     moved[rows, decided[rows]] = (1 + BEYOND) * p[rows].max(1)

@@ -218,6 +218,12 @@ def joint_of(prediction: Array, q: Array) -> Array:
     return found
 
 
+def utilities(prediction: Array, costs: Array | None = None) -> Array:
+    """(n, K): what each decision is worth: the probability of its class, or minus its expected cost."""
+    found: Array = prediction.copy() if costs is None else -prediction @ costs
+    return found
+
+
 def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
     """(2, K) events, (2,) h without and (2,) change of h with a positive decision, by label."""
     table, h = notion.rates(), notion.decision_values()

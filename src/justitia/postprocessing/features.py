@@ -52,9 +52,7 @@ ALIGNED = 2048
 
 def base_scores(block: Block) -> tuple[Array, Array]:
     """Representation of rows that a base model has scored: probability and log-odds, of every class if several."""
-    if block.score is None:
-        raise ValueError("expected rows with scores of a base model, got none; call score first.")
-    score = block.score.astype(np.float32)
+    score = block.prediction.astype(np.float32)
     return (2 * score - 1).reshape(len(score), -1), logit(score)
 
 

@@ -138,11 +138,9 @@ class NumberRows:
 
 def _columns(block: Block, y: Array, *, target: bool) -> NDArray[np.float64]:
     """(m, k): prediction and log-odds and, with ``target``, the target and the absolute residual."""
-    if block.score is None:
-        raise ValueError("expected rows with predictions of a base model, got none; call score first.")
-    found = [block.score, logit(block.score)]
+    found = [block.prediction, logit(block.prediction)]
     if target:
-        found += [y.astype(np.float64), np.abs(y - block.score)]
+        found += [y.astype(np.float64), np.abs(y - block.prediction)]
     return np.stack(found, axis=1)
 
 

@@ -18,6 +18,8 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -318,8 +320,33 @@ class CorrectionRun(Run):
     def price(self) -> pd.DataFrame | None:
         """Quality against violation along a grid of tolerances; it queries nothing."""
         if self._points is None:
-            self._points = PricedPoints.from_run(self)
-        return self._points.table(self)
+            empty = PricedPoints((), self.scores(), self.base_scores())
+            rows = [self.priced_row(empty, empty.base, math.nan, corrected=False)]
+            point, lam = self, None
+            for tolerance in self.priced_tolerances():
+                point, lam = point.solved_at(tolerance, lam)
+                if point.corrects:
+                    rows.append(point.priced_row(empty, point.scores(), tolerance, corrected=True))
+            self._points = replace(empty, rows=tuple(rows))
+        deployed = self.priced_row(self._points, self.scores(), self.listed_tolerance, corrected=self.corrects)
+        others = [one for one in self._points.rows[1:] if one["tolerance"] != deployed["tolerance"]]
+        corrected = sorted([*others, deployed | {"deployed": True}], key=itemgetter("tolerance"), reverse=True)
+        return pd.DataFrame([self._points.rows[0], *corrected])
+
+    def priced_row(self, points: PricedPoints, scores: Array, tolerance: float, *, corrected: bool) -> dict[str, Any]:
+        """One row of the price list: quality and violation of these scores, with this tolerance."""
+        violation, unchecked = self.estimated_violation(scores)
+        apart = self.distance_between(scores, points.checked)
+        if apart:
+            apart = min(1.0, apart / max(self.distance_between(points.base, points.checked), 1e-12))
+        return {
+            "tolerance": tolerance,
+            **self.quality(scores),
+            "violation": violation,
+            "violation_stderr": math.hypot(self.violation_stddev(), apart * (violation - unchecked)),
+            "corrected": corrected,
+            "deployed": False,
+        }
 
     @property
     def corrects(self) -> bool:
@@ -411,7 +438,7 @@ class CorrectionRun(Run):
 
     def _state(self) -> dict[str, Any]:
         """Noised answers, predictions of the base model and weights of the memberships; no memberships."""
-        state = {self.predictions_name: self._sample.score, "answer": self._answer, "history": self._history}
+        state = {self.predictions_name: self._sample.prediction, "answer": self._answer, "history": self._history}
         if self._memberships is None:
             return state
         solved = {"weights": self._memberships.weights, "counted": self._counted, "surprises": self._surprises}
@@ -429,8 +456,7 @@ class CorrectionRun(Run):
         ValueError
             If the answers are about the predictions of another base model.
         """
-        assert self._sample.score is not None  # noqa: S101 - a sample has predictions
-        if not np.allclose(state[self.predictions_name], self._sample.score, rtol=0.0, atol=SAME_BASE):
+        if not np.allclose(state[self.predictions_name], self._sample.prediction, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
                 "expected the base that the checkpoint was begun with, got one with other predictions of the same "
                 "rows; pass that base, or choose another folder."
