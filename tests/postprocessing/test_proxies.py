@@ -273,7 +273,7 @@ def test_interrupted_fit_goes_on_with_the_same_proxy_only(tmp_path: Path, monkey
     whole = fitted(proxy=PEOPLE.proxy, epsilon=4.0)
     given = {"sensitive_features": PEOPLE.A, "checkpoint": tmp_path / "run"}
     with monkeypatch.context() as patch:
-        patch.setattr("justitia.postprocessing.solver.PostProcessingRun._settle", die)
+        patch.setattr("justitia.postprocessing.solver.PostProcessingRun._choose_multipliers", die)
         with pytest.raises(KeyboardInterrupt):
             model(epsilon=4.0).fit(PEOPLE.X, PEOPLE.y, proxy=PEOPLE.proxy, **given)
     for other in (None, PEOPLE.noise):
