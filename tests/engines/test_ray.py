@@ -71,7 +71,11 @@ def test_fit_beyond_the_sample_has_the_sums_and_the_model_of_files(
 
 
 def test_measure_tradeoff_and_predict_give_the_numbers_of_rows_in_memory() -> None:
-    check_measure_tradeoff_predict(make, lambda frame: frame.to_pandas())
+    def in_order(frame: Any) -> pd.DataFrame:
+        frame.context.execution_options.preserve_order = True  # otherwise blocks come in the order in which tasks end
+        return frame.to_pandas()
+
+    check_measure_tradeoff_predict(make, in_order)
 
 
 def test_worker_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
