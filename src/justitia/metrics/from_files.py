@@ -11,7 +11,7 @@ from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.rows.file_data import check_frame, open_frame
 from justitia.rows.files import Columns
-from justitia.rows.frames import FrameRows, read_columns
+from justitia.rows.frames import FrameRows, columns_here
 from justitia.rows.parquet import RowFiles
 from justitia.training.method import pass_bar
 
@@ -84,7 +84,7 @@ def read_frame(
         frame, Columns(tuple(public)), attribute, lambda total, name: pass_bar(shown=False, rows=total, name=name)
     )
     try:
-        columns = read_columns(frame, public)
+        columns = columns_here(frame, public)
         source.load_positions()
     except BaseException:
         source.close()

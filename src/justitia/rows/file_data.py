@@ -10,7 +10,7 @@ from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.privacy.persons import Persons
 from justitia.rows.files import Columns, FileRows, Progress
-from justitia.rows.frames import Frame, FrameRows, read_columns
+from justitia.rows.frames import Frame, FrameRows, columns_here
 from justitia.rows.parquet import RowFiles, is_files
 
 #: Where the class of each engine's data frame is: the engine, its package, and names of the class.
@@ -103,7 +103,7 @@ class FileData:
         if self.person is None or isinstance(self.sensitive, HeldElsewhere):
             return None
         if isinstance(self.files, Frame):
-            return Persons.from_ids(read_columns(self.files, [self.person])[self.person])
+            return Persons.from_ids(columns_here(self.files, [self.person])[self.person])
         tables = self.files.tables([self.person])
         return Persons.from_ids([one for table in tables for one in table.column(0).to_pylist()])
 

@@ -428,7 +428,7 @@ class ReadColumns:
         return [part.public.select(list(self.names)) for _, part in self.reading.parts(k, parts)]
 
 
-def read_columns(frame: Frame, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
+def columns_here(frame: Frame, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
     """Public columns in this process; equal entries share one object. A pass."""
     known: dict[Any, Any] = {}
     task = ReadColumns(Reading.of(frame), tuple(dict.fromkeys(names)))
@@ -621,4 +621,4 @@ class FrameRows(RowSource):
         self.frame.close()
 
 
-__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part", "read_columns"]
+__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part", "columns_here"]
