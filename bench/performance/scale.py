@@ -30,8 +30,8 @@ from bench.performance.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PostProcessingPlan
 
 MILLION = 1_000_000
-#: Millions of rows, and from how many on two processes are tried, too: of fewer, the start of a process, which is part of
-#: its first pass, would be much of what is measured.
+#: Millions of rows, and from how many on two processes are tried, too: of fewer, the start of a process, which is part
+#: of its first pass, would be much of what is measured.
 ROWS, SHARED = (1.0, 4.0, 16.0), 4.0
 GROUP_ROWS = 131_072
 MOST_BYTES = 1.2 * 2**30
