@@ -63,8 +63,7 @@ bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own
 	$(ENGINES)
 	$(BIN)/python -m pytest tests/persistence/test_formats.py
 
-pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
-	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png
+pictures: setup        ## the drawings of docs/how_it_works.md
 	$(BIN)/python -m bench.pictures
 
 REPORT = out/report

@@ -2,9 +2,10 @@
 
 * Every internal link leads to a file and, if it names one, to a place in it.
 * No page is wider than a phone (390 pixels): whatever is wider has to scroll within itself.
+* The tutorial of displays shows every one of them, as the build of the site executed it.
 * The site's own search finds every term of the FAQ that people look for, and the FAQ is among what it finds.
 
-The first is read from the HTML; the others run in Chromium, which `make browser` installs.
+The first and the third are read from the HTML; the others run in Chromium, which `make browser` installs.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ MEASURE = """
   return [Math.max(root.scrollWidth, document.body.scrollWidth) - innerWidth, cut ? cut.outerHTML.slice(0, 60) : ""];
 }
 """
+#: Page of displays, and words of each form: estimator, price list, certificate, measurement, ratios, ledger, curve.
+DISPLAYS = "tutorials/displays.html"
+FORMS = (
+    *("sk-top-container", "rows are in price_", "What the guarantee rests on", "before the correction"),
+    *("Smallest impact ratio", "is spent", "models along a curve"),
+)
 #: What readers search for. The FAQ has to be among the results of each.
 TERMS = (
     "disparate impact",
@@ -108,6 +115,17 @@ def broken_links(site: Path) -> list[str]:
     return broken
 
 
+def missing_displays(site: Path) -> list[str]:
+    """Forms that the executed tutorial of displays does not show, or shows without a chart."""
+    path = site / DISPLAYS
+    parts = path.read_text(encoding="utf-8").split('class="output_subarea') if path.is_file() else []
+    return [
+        words
+        for words in FORMS
+        if not any(words in part and "<svg" in part.partition("highlight-")[0] for part in parts[1:])
+    ]
+
+
 @contextmanager
 def served(site: Path) -> Iterator[str]:
     """The site on a local port: search does not work from files."""
@@ -167,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only the checks in a browser need it
 
-    wrong = {"links that lead nowhere": broken_links(site)}
+    wrong = {"links that lead nowhere": broken_links(site), "displays that are not shown": missing_displays(site)}
     with served(site) as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         wrong[f"pages wider than {PHONE} pixels"] = wide_pages(browser, site, address)

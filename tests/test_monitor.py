@@ -318,7 +318,38 @@ def test_page_states_verdict_budget_and_rule_and_loads_nothing(tmp_path: Path) -
         'class="alert"',
     ):
         assert part in page
-    assert "1 of 2 measurements were alerts, the first at night 1 (limit)" in page
+    assert "1 of 2 measurements showed a gap above the limit, the first of night 1." in page
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     json.dumps(monitor.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("answers", "drifted", "state", "word"),
+    [
+        (["below"], None, "met", "Within the limit"),
+        (["above", "below"], None, "not-met", "Limit was exceeded"),
+        (["below", "above"], None, "not-met", "Above the limit"),
+        (["below", "not enough evidence"], None, "inconclusive", "No alert"),
+        (["below", "below"], 1, "inconclusive", "Drift"),
+        (["below", "below"], 0, "met", "Within the limit"),
+        (["below", "lost"], None, "not-measured", "Result lost"),
+    ],
+)
+def test_state_of_the_page_follows_from_all_measurements(
+    tmp_path: Path, answers: list[str], drifted: int | None, state: str, word: str
+) -> None:
+    facts = made(tmp_path).to_dict()
+    one = {"people": 2000, "violation": 0.05, "at_least": 0.01, "at_most": 0.09, "drift": {}, "receipt": None}
+    facts["measurements"] = [
+        one
+        | {"number": k + 1, "when": f"night {k}", "answer": answer}
+        | {"alerts": ["limit"] * (answer == "above") + ["drift of Income"] * (drifted == k)}
+        for k, answer in enumerate(answers)
+    ]
+    page = monitor_page(facts)
+    assert f'class="status {state}"' in page
+    assert f"<span>{word}</span>" in page
+    assert ("showed a gap above the limit" in page) == ("above" in answers)
+    assert ("Drift of Income: first in night" in page) == (drifted is not None)
+    assert "Limit: a gap of at most 10.0 points" in page

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from bench.site_check import broken_links, served, terms_not_found, wide_pages
+from bench.site_check import DISPLAYS, FORMS, broken_links, missing_displays, served, terms_not_found, wide_pages
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; run `make browser`.")
@@ -51,3 +51,12 @@ def test_terms_for_which_the_search_lists_another_page_are_found(tmp_path: Path,
     with served(tmp_path) as address:
         found = terms_not_found(browser, address, ("proxy", "nothing"), seconds=1)
     assert found == ["nothing (TimeoutError)"]
+
+
+def test_displays_that_the_tutorial_does_not_show_are_found(tmp_path: Path) -> None:
+    assert missing_displays(tmp_path) == list(FORMS)
+    (tmp_path / DISPLAYS).parent.mkdir()
+    shown = [f'<div class="output_subarea">{words} <svg></svg></div>' for words in FORMS[:-2]]
+    shown += [f'<div class="output_subarea">{FORMS[-2]}</div><div class="highlight-py">{FORMS[-1]} <svg></svg></div>']
+    (tmp_path / DISPLAYS).write_text("".join(shown))
+    assert missing_displays(tmp_path) == list(FORMS[-2:])

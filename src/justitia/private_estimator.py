@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from justitia._validate import check_choice, check_int
+from justitia._validate import check_choice, check_int, check_nonnegative
 from justitia.exceptions import Notice, warn_of
 from justitia.learners.base import Inputs
 from justitia.learners.importance import base_importances
@@ -190,16 +190,28 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         kind = getattr(self, "classes_", np.empty(0)) if method == "predict" else np.empty(0)
         return frame.with_columns(work, list(map(str, self.feature_names_in_)), dict.fromkeys(names, kind[:0]))
 
-    def save(self, folder: Path | str, *, without_base: bool = False) -> Path:
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        without_base: bool = False,
+        limit: float | None = None,
+        limit_ratio: float | None = None,
+    ) -> Path:
         """Write the fitted model to ``folder`` without pickle; see :func:`justitia.persistence.folder.save`.
 
         Parameters
         ----------
         without_base : bool
             Whether a base that cannot be written (a forest, say) may stay with you; pass it to :meth:`load` again.
+        limit, limit_ratio : float, optional
+            Policy limits that reports and ``justitia evaluate`` hold the model to: the largest gap between two groups
+            and the smallest impact ratio. A loaded model has them as ``limits_`` and is saved with them again.
         """
         check_is_fitted(self, "plan_")
-        return saved_folder.save(self, folder, without_base=without_base)
+        limits = {"limit": limit, "limit_ratio": limit_ratio}
+        given = {name: check_nonnegative(name, one) for name, one in limits.items() if one is not None}
+        return saved_folder.save(self, folder, without_base=without_base, limits=getattr(self, "limits_", {}) | given)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

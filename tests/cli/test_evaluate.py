@@ -28,17 +28,17 @@ accuracy N%; epsilon N for this measurement
 Measured: N rows of test.csv, N groups.
 Counts and rates are noisy; bounds cover noise and sampling error, at N confidence.
 
-selection_rate (population N)
-group rows rate, bounds gap to population, bounds
-Female N N [N, N] N [N, N]
-Male N N [N, N] N [N, N]
+selection_rate (population N%)
+group rows rate, bounds gap to population, points
+Female N N% [N, N] N [N, N]
+Male N N% [N, N] N [N, N]
 
-violation, demographic_parity: N [N, N]
+violation, demographic_parity: N points [N, N]
 demographic_parity: below N at N confidence; the one-sided upper bound is N.
 smallest impact ratio of selection_rate: not enough evidence at N confidence
 to call it below or above N; it is between N and N, each bound for itself.
 rows without a group: about N +- N
-decisions before, demographic_parity: N [N, N]
+decisions before, demographic_parity: N points [N, N]
 
 This measurement is (N, N)-differentially private in the sensitive
 attribute of any one row.

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from running import Run, assert_refused
 
-from justitia import measure
+from justitia import LagrangianDualClassifier, measure
 from justitia.metrics.planning import PublicCounts, tolerance_for_limit
+from justitia.report import build_report
 
 TRAIN = ("train", "income.csv", "--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--seed", "0")
 
@@ -29,6 +30,34 @@ def test_limits_of_the_training_are_tested_by_evaluate_and_judged_by_the_report(
     strict = run("report", "held", "--limit", "0.000001", "--out", "strict.html", "--json")
     assert strict.exit_code == 0
     assert json.loads((here / "strict.json").read_text("utf-8"))["verdict"]["state"] in {"not met", "inconclusive"}
+
+
+def test_impact_ratio_that_is_not_shown_to_reach_its_limit_is_no_pass(run: Run, here: Path) -> None:
+    limits = ("--limit", "0.9", "--limit-ratio", "1")
+    assert run(*TRAIN, *limits, "--out", "held").exit_code == 0
+    found = run("evaluate", "held", "test.csv", "--epsilon", "30")
+    assert found.exit_code == 4
+    assert found.stdout.split()[0] in {"INCONCLUSIVE", "FAIL"}
+    assert "limit 1" in " ".join(found.stdout.split("\n\n")[0].split())
+    errors = run("evaluate", "held", "test.csv", "--epsilon", "30", "--notion", "equalized_odds")
+    assert errors.exit_code == 4
+    assert "impact ratio not measured" in errors.stdout
+
+
+def test_limits_of_a_model_saved_from_python_are_tested_and_reported(run: Run, here: Path) -> None:
+    model = LagrangianDualClassifier.load(here / "model")
+    model.save(here / "python", limit=0.000001, limit_ratio=0.8)
+    loaded = LagrangianDualClassifier.load(here / "python")
+    assert loaded.limits_ == {"limit": 0.000001, "limit_ratio": 0.8}
+    loaded.save(here / "again", limit=0.5)
+    assert LagrangianDualClassifier.load(here / "again").limits_ == {"limit": 0.5, "limit_ratio": 0.8}
+    words = ("--target", "income", "--sensitive", "sex", "--groups", "Female,Male", "--epsilon", "30")
+    assert run("evaluate", "python", "test.csv", *words).exit_code == 4
+    assert json.loads((here / "python/measurement-001.json").read_text("utf-8"))["limit"] == 0.000001
+    assert build_report(loaded).contents.limits.ratio == 0.8
+    with pytest.raises(ValueError, match="expected limit"):
+        model.save(here / "none", limit=-1.0)
+    assert not (here / "none").exists()
 
 
 def test_below_is_the_limit_of_one_measurement(run: Run, here: Path) -> None:

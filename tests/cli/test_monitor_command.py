@@ -43,7 +43,7 @@ def test_alerts_are_exit_codes_and_json_and_the_page_shows_them(here: Path) -> N
     assert [one.exit_code for one in found] == [0, 5, 5]
     assert found[0].stdout.startswith("ok ")
     assert found[1].stdout.startswith("ALERT")
-    assert "limit 0.1: limit" in found[1].stdout
+    assert "limit 10.0; above the limit" in found[1].stdout
     assert "drift of income" in found[2].stdout
     again = add("unfair.csv", *names, "--when", "again", "--json")
     assert json.loads(again.stdout)["alerts"] == ["limit"]

@@ -53,8 +53,8 @@ def test_page_shows_answers_receipts_and_refusals_and_runs_nothing(tmp_path: Pat
         '<code title="r1">r1</code>',
         "training, 1 answer, &lt;script&gt;alert(1)",
         ", by trainer",
-        "input (422)",
-        "key (401)",
+        "input (422): request that cannot be used",
+        "key (401): no valid key",
         "no valid key",
         "<dd>1 of 1 debits</dd>",
         "Chain verified: 1 debits and 1 receipts",
@@ -199,7 +199,7 @@ def test_page_shows_the_populations_that_a_key_is_for_and_no_others(tmp_path: Pa
 def test_page_names_its_parts_and_its_colours_have_contrast(tmp_path: Path) -> None:
     text = asked_page(tmp_path / "holder")
     assert faults(text) == []
-    assert weak_colours(text, ("ink", "quiet", "spent", "wrong"), (), ("back", "card")) == []
+    assert weak_colours(text, ("ink", "quiet", "spent", "wrong", "good"), (), ("back", "card")) == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; run `make browser`.")

@@ -148,5 +148,8 @@ def test_notebook_to_download_has_the_cells_of_the_tutorial(name: str) -> None:
     }
     notebook = jupyter_notebook(blocks, settings, str(ROOT / "examples"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert len(cells) == sum(kind == "code" for kind, _, _ in blocks) >= 3
+    # The tests above run these blocks: who runs the notebook runs the same code in the same cells.
+    sources = [source.strip() for kind, source, _ in blocks if kind == "code"]
+    assert ["".join(cell["source"]).strip() for cell in cells] == sources
+    assert len(cells) >= 3
     assert json.dumps(notebook)

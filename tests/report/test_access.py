@@ -88,7 +88,8 @@ def test_colours_of_the_report_have_contrast_in_light_and_dark() -> None:
 
 
 def test_colours_of_the_monitors_page_have_contrast_in_light_and_dark(pages: dict[str, str]) -> None:
-    assert weak_colours(pages["monitor"], ("ink", "quiet", "wrong", "good"), ("accent",), ("back", "card")) == []
+    texts = ("ink", "quiet", "accent", "met", "not-met", "open")
+    assert weak_colours(pages["monitor"], texts, ("accent",), ("paper", "panel")) == []
 
 
 def test_colour_of_notebook_charts_has_contrast_against_white_and_dark_pages() -> None:

@@ -52,7 +52,7 @@ def test_curve_multipliers_and_history_on_the_page_are_those_of_the_model(two: C
     assert page.tables["Points of the curve"][1:] == [
         [
             f"{row['tolerance']:g}",
-            *(number(row[name]) for name in ("accuracy", "auc", "noisy_violation")),
+            *(percent(row["accuracy"]), number(row["auc"]), number(100 * row["noisy_violation"], 1)),
             "chosen" if k == 1 else "",
         ]
         for k, row in enumerate(rows)
@@ -74,12 +74,12 @@ def test_chosen_point_of_a_plain_curve_is_told_by_its_place(two: Case) -> None:
     ]
     page = page_of(full(two, curve={"points": points, "chosen": 0}))
     assert page.tables["Points of the curve"][1:] == [
-        ["by the noise", "0.800", "–", "0.010", "chosen"],
-        ["0.1", "0.820", "0.900", "0.080", ""],
-        ["0.3", "0.810", "–", "–", ""],
+        ["by the noise", "80.0%", "–", "1.0", "chosen"],
+        ["0.1", "82.0%", "0.900", "8.0", ""],
+        ["0.3", "81.0%", "–", "–", ""],
     ]
     labels = [str(given.get("aria-label")) for _, given in page.elements if given.get("class") == "mark chosen"]
-    assert labels == ["tolerance by the noise: accuracy 0.800, noised violation 0.010, the chosen model"]
+    assert labels == ["tolerance by the noise: accuracy 80.0%, noised gap 1.0 point, the chosen model"]
 
 
 def test_shares_of_the_budget_are_those_of_the_exact_composition(two: Case) -> None:

@@ -140,7 +140,7 @@ def test_verdict_stands_at_the_top_and_says_that_there_were_other_measurements(t
     log = [entry("training", two.model.certificate_.to_dict()), newest | {"name": "1"}]
     page = page_of(full(two, measurement=newest, measurement_log=log))
     (table,) = [one for caption, one in page.tables.items() if caption.startswith("Training and measurements")]
-    assert table[2][6].startswith("demographic parity: at least 0.150, at most 0.250")
+    assert table[2][6].startswith("demographic parity: at least 15.0 points, at most 25.0 points")
 
 
 def test_empty_log_has_no_sentences_and_an_entry_without_certificate_is_refused() -> None:

@@ -13,7 +13,7 @@ from pages import page_of
 
 from justitia import DurableLedger, LagrangianDualClassifier, measure
 from justitia.datasets import make_synthetic
-from justitia.report import Report, build_report
+from justitia.report import Report, build_report, charts
 from justitia.report.build import with_options
 from justitia.report.formatting import points
 from justitia.report.verdict import Check, Verdict, judge, verdict_of
@@ -212,6 +212,51 @@ def test_number_of_people_that_is_advised_would_decide_it() -> None:
     assert 2 <= times <= 4.2
     more = bounds(math.ceil(times)).to_dict()["violations"]["demographic_parity"]
     assert more["at_most"] - more["estimate"] <= 1.1 * (limit - estimate)
+
+
+def test_advice_about_the_ratio_says_how_many_more_people_would_decide_it(two: Case) -> None:
+    facts = measured(two, 0.0, 0.01)
+    facts["impact"]["four_fifths"] |= {"at_least": 0.7, "at_most": 1.0}
+    for one, ratio, rate in zip(facts["impact"]["by_group"], (0.85, 1.0), (0.34, 0.4), strict=True):
+        one |= {"impact_ratio": ratio, "rate": rate, "count": 600.0}
+    advice = verdict(build_report(two.model, measurement=facts, limit=0.05, limit_ratio=0.8)).advice
+    assert advice.startswith("If the impact ratio stays at 0.85, about ")
+    people = int(advice.split("about ")[1].split(" people")[0].replace(",", ""))
+    assert 1200 * 3 <= people <= 1200 * 9.1  # the bound has to come three times as near
+
+
+def test_groups_have_the_names_that_people_gave_them(two: Case) -> None:
+    facts, about = signed(two), {"group_names": {"women": "female clients"}}
+    sentence = verdict(build_report(two.model, measurement=facts, about=about)).sentence
+    assert "female clients" in sentence
+    assert "group men" in sentence
+    with pytest.raises(ValueError, match="group of group_names"):
+        build_report(two.model, about={"group_names": {"wmen": "women"}})
+    with pytest.raises(TypeError, match="expected 'men' to be text"):
+        build_report(two.model, about={"group_names": {"men": 1}})
+
+
+def test_largest_gap_of_several_rates_is_named(five: Case) -> None:
+    one = build_report(five.model, measurement=five.measurement).contents.worst_violation()
+    report = build_report(five.model, measurement=five.measurement)
+    assert one is not None
+    rates = report.contents.measured.rates if report.contents.measured else ()
+    name = verdict(report).sentence.rpartition(" (95%): ")[2].partition(",")[0].replace(" ", "_")
+    found = [rate.rate for rate in rates if rate.metric == name and rate.rate is not None]
+    assert max(found) - min(found) == pytest.approx(one.estimate)
+
+
+def test_axes_of_the_first_chart_are_equally_long(five: Case) -> None:
+    measured = build_report(five.model, measurement=five.measurement).contents.measured
+    assert measured is not None
+    spans = charts._spans(measured, list(measured.overall))
+    assert len(spans) == 2
+    lengths = [high - low for low, high in spans.values()]
+    assert lengths == pytest.approx([max(lengths)] * 2)
+    for metric, (low, high) in spans.items():
+        ends = [end for one in measured.rates if one.metric == metric and one.rate for end in (one.lower, one.upper)]
+        assert low <= min(ends) + 1e-9
+        assert high >= max(ends) - 1e-9
 
 
 def test_bounds_are_judged_on_both_sides_of_the_limit() -> None:

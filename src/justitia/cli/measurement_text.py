@@ -10,12 +10,13 @@ from typing import Any
 
 from justitia.cli.errors import NOT_SHOWN
 from justitia.cli.output import group_labels, table_text, text_width, truncate, wrap
-from justitia.metrics.bounds import Interval
+from justitia.metrics.bounds import Interval, format_bound
 from justitia.metrics.distribution import Distribution
+from justitia.metrics.impact import Impact
 from justitia.metrics.measurement import Measurement
 from justitia.metrics.scores import Scores
 
-_HEAD = ("group", "rows", "rate, bounds", "gap to population, bounds")
+_HEAD = ("group", "rows", "rate, bounds", "gap to population, points")
 _MEAN_HEAD = ("group", "rows", "mean, bounds", "gap to population, bounds")
 
 
@@ -25,20 +26,23 @@ NUMBERS_WIDTH = 57
 SHOWN_RATES = 12
 
 
-def measurement_text(found: Measurement, accuracy: float | None, name: str, r2: float | None = None) -> str:
+def measurement_text(
+    found: Measurement, accuracy: float | None, name: str, r2: float | None = None, limit_ratio: float | None = None
+) -> str:
     """The result, then rates by group, violations, verdicts and the certificate of a measurement."""
     kind = "Counts and rates are noisy; bounds cover noise and sampling error,"
     if math.isinf(found.certificate.epsilon):
         kind = "Counts and rates are EXACT, not private; bounds cover sampling error,"
     lines = [
-        *result_lines(found, accuracy, r2),
+        *result_lines(found, accuracy, r2, limit_ratio),
         "",
         wrap(f"Measured: {found.people:,} rows of {name}, {len(found.groups)} groups."),
         wrap(f"{kind} at {found.confidence:.4g} confidence."),
     ]
     shown = _shown_rates(found)
     for metric in shown:
-        overall = f"{found.overall[metric]:.{_digits(found, metric)}f}"
+        overall = found.overall[metric]
+        overall = f"{100 * overall:.1f}%" if found.ranges is None else f"{overall:.{_digits(found, metric)}f}"
         lines += ["", f"{metric} (population {overall})", _rates(found, metric)]
     if len(shown) < len(found.rate_names):
         lines.append(f"{len(found.rate_names) - len(shown)} rates with smaller differences are in the JSON.")
@@ -60,17 +64,27 @@ def measurement_text(found: Measurement, accuracy: float | None, name: str, r2: 
     return "\n".join([*lines, "", *(wrap(one) for one in (found.certificate.statement, *found.certificate.remarks))])
 
 
-def result_word(found: Measurement) -> str:
-    """PASS, FAIL or INCONCLUSIVE against the limit, or MEASURED where none was given."""
-    answers = {verdict.answer for verdict in found.verdicts.values()}
-    if not answers:
-        return "MEASURED"
-    return "PASS" if answers == {"below"} else "FAIL" if "above" in answers else "INCONCLUSIVE"
+def result_word(found: Measurement, limit_ratio: float | None = None) -> str:
+    """PASS, FAIL or INCONCLUSIVE against the limits, or MEASURED where none was given."""
+    answers = {"below": "PASS", "above": "FAIL"}
+    words = [answers.get(verdict.answer, "INCONCLUSIVE") for verdict in found.verdicts.values()]
+    if limit_ratio is not None:  # unlike a gap, a ratio has to be above its limit
+        ratio = _impact(found)
+        answer = "" if ratio is None else ratio.against(limit_ratio).answer
+        words.append({"above": "PASS", "below": "FAIL"}.get(answer, "INCONCLUSIVE"))
+    return next((word for word in ("FAIL", "INCONCLUSIVE", "PASS") if word in words), "MEASURED")
 
 
-def result_lines(found: Measurement, accuracy: float | None, r2: float | None = None) -> list[str]:
+def _impact(found: Measurement) -> Impact | None:
+    """Impact ratios of the selection rate; None where it was not measured, as of the error rates of equalized odds."""
+    return found.impact() if "selection_rate" in found.rate_names else None
+
+
+def result_lines(
+    found: Measurement, accuracy: float | None, r2: float | None = None, limit_ratio: float | None = None
+) -> list[str]:
     """The result: a line per notion with gap, bounds and limit, then gaps before the correction, quality and cost."""
-    word = result_word(found)
+    word = result_word(found, limit_ratio)
     indent = len(word) + 2
     before = {} if found.before is None else found.before.violations
     lines = []
@@ -80,18 +94,36 @@ def result_lines(found: Measurement, accuracy: float | None, r2: float | None = 
         lines.append(f"{_gap(found, name, found.violations[name])}{limit}{only}")
         if name in before:
             lines.append(f"before correction {_in_points(found, name, before[name].estimate)}{only}")
+    if limit_ratio is not None:
+        lines.append(_ratio_text(found, limit_ratio))
     quality = [] if accuracy is None else [f"accuracy {100 * accuracy:.1f}%"]
     quality += [] if r2 is None else [f"R2 {r2:.3f}"]
     epsilon = found.certificate.epsilon
     paid = "EXACT, not private" if math.isinf(epsilon) else f"epsilon {epsilon:.4g} for this measurement"
     lines.append("; ".join([*quality, paid]))
     if word in ("FAIL", "INCONCLUSIVE"):
-        lines.append(f"exit code {NOT_SHOWN}: the gap is not shown to be below the limit")
+        what = (
+            "the gap is not shown to be below the limit"
+            if limit_ratio is None
+            else "not every limit is shown to be met"
+        )
+        lines.append(f"exit code {NOT_SHOWN}: {what}")
     first, *rest = lines or [""]
     return [
         wrap(first, first=f"{word}  ", indent=indent),
         *(wrap(one, first=" " * indent, indent=indent) for one in rest),
     ]
+
+
+def _ratio_text(found: Measurement, limit: float) -> str:
+    impact = _impact(found)
+    if impact is None:
+        return f"impact ratio not measured, limit {limit:g}: measure demographic_parity, or pass --reference"
+    verdict = impact.against(limit)
+    at_least, at_most = (format_bound(one, limit) for one in (verdict.at_least, verdict.at_most))
+    return (
+        f"impact ratio {at_least} to {at_most} ({100 * found.confidence:.4g}%, each bound for itself), limit {limit:g}"
+    )
 
 
 def _gap(found: Measurement, name: str, gap: Interval) -> str:
@@ -105,11 +137,11 @@ def _gap(found: Measurement, name: str, gap: Interval) -> str:
 
 
 def _in_points(found: Measurement, name: str, value: float, *, unit: bool = True) -> str:
-    """A difference of rates in percentage points; of means in their units; a distance of distributions as it is."""
-    if found.ranges is None:
-        return f"{100 * value:.1f}" + (" points" if unit else "")
+    """A difference of rates or of distributions in percentage points; of means in their units."""
     places = found.questions[name]
-    return f"{value:.{_digits(found, found.rate_names[places[0]]) if places else 3}f}"
+    if found.ranges is None or not places:  # a distance of distributions is a difference of shares
+        return f"{100 * value:.1f}" + (" points" if unit else "")
+    return f"{value:.{_digits(found, found.rate_names[places[0]])}f}"
 
 
 def violation_lines(found: Measurement, what: str) -> list[str]:
@@ -120,8 +152,13 @@ def violation_lines(found: Measurement, what: str) -> list[str]:
         compared = f" among {len(found.groups) - left_out} of {len(found.groups)} groups"
         known = left_out and not math.isnan(one.estimate)
         distance = "" if found.questions[name] else " (Kolmogorov-Smirnov distance)"
-        digits = 3 if found.ranges is None or distance else _digits(found, found.rate_names[found.questions[name][0]])
-        text = f"{what}, {name}{distance}: {one.text(digits)}{compared if known else ''}"
+        shares = found.ranges is None or bool(distance)
+        value = (
+            _percents(one, " points")
+            if shares
+            else one.text(_digits(found, found.rate_names[found.questions[name][0]]))
+        )
+        text = f"{what}, {name}{distance}: {value}{compared if known else ''}"
         lines.append(wrap(text, indent=2))
     return lines
 
@@ -146,26 +183,34 @@ def _distances(distribution: Distribution) -> str:
     names = ("ks_distance", "ks_distance_lower", "ks_distance_upper")
     table = distribution.table
     rows = [
-        (group, Interval(*(line[name] for name in names)).text(3))
+        (group, _percents(Interval(*(line[name] for name in names)), ""))
         for group, line in zip(_labels(table.index), table.to_dict("records"), strict=True)
     ]
-    return table_text(("group", "KS distance, bounds"), rows)
+    return table_text(("group", "KS distance in points, bounds"), rows)
 
 
 def _rates(found: Measurement, metric: str) -> str:
-    digits = _digits(found, metric)
-    head = _HEAD if found.ranges is None else _MEAN_HEAD
+    digits, shares = _digits(found, metric), found.ranges is None
+    head = _HEAD if shares else _MEAN_HEAD
     records = [row for row in found.table.reset_index().to_dict("records") if row["metric"] == metric]
     rows = [
         (
             group,
             f"{row['count']:,.0f}",
-            Interval(row["rate"], row["lower"], row["upper"]).text(digits),
-            _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits),
+            _percents(rate, "%") if shares else rate.text(digits),
+            _signed(row["gap"], row["gap_lower"], row["gap_upper"], digits, shares=shares),
         )
         for group, row in zip(_labels([row["group"] for row in records]), records, strict=True)
+        for rate in [Interval(row["rate"], row["lower"], row["upper"])]
     ]
     return table_text(head, rows)
+
+
+def _percents(share: Interval, unit: str) -> str:
+    """A share or a difference of shares with its bounds, times 100."""
+    if math.isnan(share.estimate):
+        return share.text(1)
+    return f"{100 * share.estimate:.1f}{unit} [{100 * share.lower:.1f}, {100 * share.upper:.1f}]"
 
 
 def _labels(groups: Iterable[Any]) -> list[str]:
@@ -175,9 +220,9 @@ def _labels(groups: Iterable[Any]) -> list[str]:
 
 def impact_lines(found: Measurement) -> list[str]:
     """The four-fifths verdict on the selection rate, and how many rows have no group."""
-    if "selection_rate" not in found.rate_names:
+    impact = _impact(found)
+    if impact is None:
         return []
-    impact = found.impact()
     given = f"rows without a group: about {max(0.0, impact.not_given):,.0f} +- {2 * impact.count_deviation:,.0f}"
     return [wrap(str(impact.verdict), indent=2), given]
 
@@ -215,9 +260,11 @@ def _bounded(line: dict[Any, Any], name: str) -> str:
     return "-" if math.isnan(value) else f"{value:.2f} [{lower:.2f}, {upper:.2f}]"
 
 
-def _signed(value: float, lower: float, upper: float, digits: int) -> str:
+def _signed(value: float, lower: float, upper: float, digits: int, *, shares: bool) -> str:
     if math.isnan(value):
         return "-"
+    if shares:
+        return f"{100 * value:+.1f} [{100 * lower:+.1f}, {100 * upper:+.1f}]"
     return f"{value:+.{digits}f} [{lower:+.{digits}f}, {upper:+.{digits}f}]"
 
 

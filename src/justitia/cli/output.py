@@ -28,7 +28,14 @@ WIDTH, NARROWEST, WIDEST = 80, 40, 120
 #: Characters that a part of a group's name keeps at least: two letters at both ends of what is left out.
 SHORTEST_PART = 7
 #: First words of a result, with their colour on a terminal. The word alone says all.
-COLOURS = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow", "MEASURED": "cyan", "TRAINED": "green"}
+COLOURS = {
+    "PASS": "green",
+    "FAIL": "red",
+    "INCONCLUSIVE": "yellow",
+    "MEASURED": "cyan",
+    "TRAINED": "green",
+    "ALERT": "red",
+}
 #: What a terminal would obey: control characters other than tab and line end, and what changes the direction of text.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 

@@ -203,9 +203,10 @@ def save_model(
     """
     if isinstance(rows, LabelledRows) and rows.task.kind == "binary":
         model.classes_ = np.array(rows.classes)
-    model.save(folder)
+    limits = limits or LimitOptions()
+    model.save(folder, limit=limits.limit, limit_ratio=limits.limit_ratio)
     facts = training_metadata(model, rows, target=target)
-    facts |= (limits or LimitOptions()).to_dict()
+    facts |= limits.to_dict()
     facts |= rows.columns.to_dict(rows.readings) if isinstance(rows, LabelledRows) else {}
     (folder / FACTS).write_text(json_text(facts | {ROWS: sketch}), encoding="utf-8")
     return facts

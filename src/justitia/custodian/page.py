@@ -39,24 +39,37 @@ _POINTS, _ROWS, _LISTED = 60, 50, 20
 #: Answers to one client with no longer pause between them are one run.
 _PAUSE = timedelta(minutes=10)
 _MEASURED = "group rates"
+#: Kinds of refusals in words; others are shown by their kind alone.
+_REASONS = {
+    "input": "request that cannot be used",
+    "key": "no valid key",
+    "role": "key without this role",
+    "unknown": "no such population or cohort for this key",
+    "budget": "more than is left of the budget",
+    "rate": "too many requests per minute",
+    "queue": "too many requests at once",
+    "replay": "request id used before",
+    "size": "request too large",
+}
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ name }}: budgets and answers</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c1c1c; --back: #fff; --rule: #d5d8dd; --quiet: #595959; --spent: #2f6fb0;
-  --card: #f5f6f8; --wrong: #a32020; }
+  --card: #f5f6f8; --wrong: #a32020; --good: #1e6b34; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e6e6; --back: #16181d; --rule: #3a3d45; --quiet: #a9adb5; --spent: #6cb0f5; --card: #1f2229;
-    --wrong: #ff8f8f; } }
+    --wrong: #ff8f8f; --good: #7fd196; } }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
   background: var(--back); }
-h1 { margin-bottom: 0; } h2 { margin: 3rem 0 .5rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
+h1 { margin: 0; } h2 { margin: 3rem 0 .5rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
 a { color: var(--spent); } code { font-size: .85em; overflow-wrap: anywhere; } .quiet { color: var(--quiet); }
 .bar { height: 1.1rem; background: var(--card); border: 1px solid var(--rule); border-radius: .3rem; overflow: hidden; }
 .bar div { height: 100%; background: var(--spent); }
 .used { font-size: 1.6rem; margin: .75rem 0 .25rem; font-variant-numeric: tabular-nums; }
-.wrong { color: var(--wrong); font-weight: 600; }
+.wrong { color: var(--wrong); font-weight: 600; } .good { color: var(--good); } h1 + p { max-width: 44rem; }
+.over { margin: 0; color: var(--spent); font-size: .875rem; font-weight: 600; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: .75rem 1.5rem; margin: 1rem 0; }
 dt { color: var(--quiet); font-size: .9rem; } dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; max-width: 34rem; } figcaption { color: var(--quiet); font-size: .9rem; }
@@ -72,6 +85,7 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
   body { margin: 1rem auto; } h2 { margin-top: 2rem; } svg text { font-size: 18px; } .middle { display: none; }
   table { font-size: .8125rem; } th, td { padding-right: .5rem; } td.time { white-space: normal; } }
 </style></head><body><main>
+<p class="over">Custodian of a sensitive attribute</p>
 <h1>{{ name }}</h1>
 <p class="quiet">Budgets, answers and refusals; times are UTC. Nothing here is by group: exact numbers do not leave the
 vault.</p>
@@ -81,8 +95,9 @@ vault.</p>
 <div class="bar" role="progressbar" aria-labelledby="used-{{ one.name }}" aria-valuemin="0" aria-valuemax="100"
  aria-valuenow="{{ one.used }}"><div style="width: {{ one.used }}%"></div></div>
 <p>{{ one.guess }}</p>
-<p{% if one.broken %} class="wrong"{% endif %}>{{ one.chain }}</p>
-{% if one.overdue %}<p class="wrong">{{ one.overdue }}</p>{% endif %}
+<p class="{{ "wrong" if one.broken else "good" }}">
+<span aria-hidden="true">{{ "\u2717" if one.broken else "\u2713" }}</span> {{ one.chain }}</p>
+{% if one.overdue %}<p class="wrong"><span aria-hidden="true">!</span> {{ one.overdue }}</p>{% endif %}
 <dl>{% for name, value in one.facts %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}
 <div class="wide"><dt>to delete the attribute</dt><dd><code>{% for word in one.retire %}
 <span class="time">{{ word }}</span>{% endfor %}</code></dd></div></dl>
@@ -304,7 +319,8 @@ def _refusals(newest: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for entry in newest:
         if "refused" in entry:
-            reason = f"{entry['refused']} ({entry['status']})"
+            kind, words = entry["refused"], _REASONS.get(entry["refused"])
+            reason = f"{kind} ({entry['status']})" + (f": {words}" if words else "")
         elif entry.get("fits") == 0:
             reason = "plan does not fit into the budget (decided by the client)"
         else:

@@ -97,6 +97,7 @@ class MeasurementDisplay:
             )
         ax.axvline(float(self.measurement.overall[rate]), linestyle="--", color="0.5", label="all rows")
         ax.set(xlabel=f"{rate.replace('_', ' ')}, bounds at {self.measurement.confidence:g}", ylabel="")
+        _in_percent(ax.xaxis, shares=self.measurement.ranges is None)
         _name_groups(ax, self.measurement.groups)
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
@@ -145,6 +146,7 @@ class TradeoffDisplay:
             text = "by the noise" if pd.isna(tolerance) else f"{tolerance:g}"
             ax.annotate(text, (x, y), textcoords="offset points", xytext=(4, 6))
         ax.set(xlabel="noised gap between two groups, two standard errors", ylabel=name)
+        _in_percent(ax.yaxis, shares=name == "accuracy")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -201,6 +203,7 @@ class PriceDisplay:
             kept = self.table[rows]
             ax.plot(unit * kept["violation"], kept[name], mark, markersize=9, zorder=3, label=words)
         ax.set(xlabel=f"largest gap{', in points' if self.in_points else ''}, two standard errors", ylabel=name)
+        _in_percent(ax.yaxis, shares=name == "accuracy")
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -219,6 +222,14 @@ def _draw_intervals(ax: Any, table: pd.DataFrame, *, shift: float, label: str) -
     places = np.flatnonzero(known) + shift
     reach = np.stack([np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)])
     ax.errorbar(values, places, xerr=reach, fmt="o", capsize=3, label=label)
+
+
+def _in_percent(axis: Any, *, shares: bool) -> None:
+    """Write the shares of an axis in percent; numbers of another kind stay as they are."""
+    if shares:
+        from matplotlib.ticker import PercentFormatter  # noqa: PLC0415 - optional
+
+        axis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _name_groups(ax: Any, groups: tuple[str, ...]) -> None:

@@ -272,12 +272,16 @@ class Impact:
     @property
     def verdict(self) -> Verdict:
         """The smallest impact ratio against four fifths; wrong with probability at most 1 - confidence."""
+        return self.against(FOUR_FIFTHS)
+
+    def against(self, limit: float) -> Verdict:
+        """The smallest impact ratio against a limit, such as that of a policy."""
         at_least, at_most = map(float, smallest_ratio_bounds(self.noisy, self.reference, self.confidence))
-        answer = "below" if at_most < FOUR_FIFTHS else "above" if at_least > FOUR_FIFTHS else NOT_ENOUGH
+        answer = "below" if at_most < limit else "above" if at_least >= limit else NOT_ENOUGH
         subject = f"smallest impact ratio of {self.rate}"
         enough = self.noisy.enough[:, 0]
         unknown = tuple(group for group, known in zip(self.groups, enough, strict=True) if not known)
-        return Verdict(answer, FOUR_FIFTHS, self.confidence, at_least, at_most, subject, unknown)
+        return Verdict(answer, limit, self.confidence, at_least, at_most, subject, unknown)
 
     def plot(self, ax: Any = None) -> Any:
         """Impact ratios with bounds (matplotlib); an ``metrics.displays.ImpactDisplay``."""

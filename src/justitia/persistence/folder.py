@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from justitia._files import check_folder, foreign_entry, read_bounded, read_object, replace_folder, stage_beside
+from justitia._validate import check_nonnegative
 from justitia.engines import engine_of, name_of, plan_class
 from justitia.exceptions import JustitiaWarning
 from justitia.learners.base import base_of
@@ -66,6 +67,8 @@ PARAMETERS = (
     *("costs", "quota", "at", "randomize", "bounds", "random_state", "preprocess", "missing_marker", "missing"),
     "progress",
 )
+#: Policy limits that a model may be saved with.
+LIMITS = ("limit", "limit_ratio")
 #: JSON files that this package writes, and keys that each holds: other programs have files of the same names.
 REQUIRED_KEYS = {
     re.compile(r"model\.json"): {"format", "certificate", "parameters", "plan", "widths"},
@@ -82,7 +85,9 @@ def is_saved_name(name: Any) -> bool:
     return isinstance(name, str) and _SAVED_NAMES.fullmatch(name) is not None
 
 
-def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False) -> Path:
+def save(
+    model: BaseEstimator, folder: Path | str, *, without_base: bool = False, limits: Mapping[str, float] | None = None
+) -> Path:
     """Write the fitted ``model`` to ``folder``, completely or not at all.
 
     An earlier model there is replaced, with what commands kept beside it (its training facts and measurements), if the
@@ -92,6 +97,8 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
     ----------
     without_base : bool
         Whether to leave out a base that cannot be written; its owner passes it again to :func:`load`.
+    limits : mapping, optional
+        Policy limits by the names in :data:`LIMITS`.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def save(model: BaseEstimator, folder: Path | str, *, without_base: bool = False
             "base)."
         )
     digests = dict(zip(files, map(_digest, files.values()), strict=True))
-    described = _facts(model) | {"rule": rule, "files": digests}
+    described = _facts(model) | {"rule": rule, "files": digests, "limits": dict(limits or {})}
     facts = json.dumps(described, indent=2, allow_nan=False, default=_refuse)
     target.parent.mkdir(parents=True, exist_ok=True)
     with stage_beside(target) as stage:
@@ -447,6 +454,8 @@ def _fitted(facts: dict[str, Any]) -> tuple[dict[str, Any], Task]:
         found["tolerances_"] = pd.Series(each, index=dual["events"])
     if facts.get("price") is not None:  # not of a network, nor of an earlier version
         found["price_"] = _read_price(facts["price"])
+    if limits := facts.get("limits"):  # earlier versions have none
+        found["limits_"] = {name: check_nonnegative(name, limits[name]) for name in LIMITS if name in limits}
     return found | {
         "tolerance_": tolerance,
         "feature_association_": _read_association(facts.get("association")),

@@ -108,7 +108,9 @@ def _by_ranges(name: str, column: pd.Series, shift: Array) -> dict[str, Any] | N
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > RANGES:
         ranges = pd.qcut(column, RANGES, duplicates="drop")
         ends = column.groupby(ranges, observed=True).agg(["min", "max"])
-        words = {one: f"{low:.6g} to {high:.6g}" for one, low, high in ends.itertuples()}
+        words = {
+            one: f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}" for one, low, high in ends.itertuples()
+        }
         label = ranges.map(words).astype(str).where(ranges.notna(), "missing")
     else:
         text = column.astype(str).where(column.notna(), "missing")

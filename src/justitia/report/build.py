@@ -19,6 +19,7 @@ from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
 from justitia._files import staged_file
+from justitia._validate import check_choice
 from justitia.curve import Tradeoff
 from justitia.estimator import LagrangianDualClassifier
 from justitia.exceptions import DeprecatedNameWarning
@@ -156,6 +157,7 @@ def build_report(
     about : mapping, optional
         Statements of people: ``owner``, ``purpose``, ``population``, ``version``, ``monitoring_plan``,
         ``human_oversight``, ``positive_means``, ``title``, ``region``, ``sector``. An empty field is visibly empty.
+        ``group_names`` maps groups to the words of the first sentence: ``{"F": "women", "M": "men"}``.
     measurement_log : sequence of mappings, optional
         Facts of the training and of every measurement, oldest first (:func:`justitia.report.inputs.read_log`). By
         default the training and ``measurement``.
@@ -191,14 +193,16 @@ def build_report(
         warnings.warn(sentence, DeprecatedNameWarning, stacklevel=2)
         measurement_log = looks
     sources = _default_log(model, measurement, given) if measurement_log is None else measurement_log
-    found = read_measurement(measurement)
+    found, stated = read_measurement(measurement), About.from_mapping(about)
+    for name in stated.group_names:
+        check_choice("group of group_names", name, tuple(str(group) for group in model.dual_.index))
     kept = measurement.to_dict() if isinstance(measurement, Measurement) else measurement
     return Report(
         read_contents(
             *(model, found, read_curve(curve, model), given),
-            stated=About.from_mapping(about),
+            stated=stated,
             measurement_log=read_log(sources),
-            limits=Limits.from_facts(limit, limit_ratio, favorable, kept, given),
+            limits=Limits.from_facts(limit, limit_ratio, favorable, kept, dict(given) | getattr(model, "limits_", {})),
             ledger=None if ledger is None else shared_ledger(ledger),
         )
     )
@@ -339,7 +343,7 @@ def price_lines(contents: Contents) -> tuple[list[PriceLine], list[str]]:
     for one in contents.prices:
         others = tuple(
             (
-                formatting.plain_name(name),
+                _column_name(name),
                 formatting.percent(one.columns[name]) if name in shares else formatting.number(one.columns[name]),
             )
             for name in columns
@@ -353,12 +357,16 @@ def price_lines(contents: Contents) -> tuple[list[PriceLine], list[str]]:
                 charts.price_name(one),
                 formatting.number(one.quality) if contents.task == "number" else formatting.percent(one.quality),
                 formatting.points(one.violation, in_points=contents.in_points),
-                formatting.points(2 * one.stderr, in_points=contents.in_points),
+                gap_text(2 * one.stderr, contents.in_points) + (" points" if contents.in_points else ""),
                 others,
                 command,
             )
         )
-    return lines, [formatting.plain_name(name) for name in columns]
+    return lines, [_column_name(name) for name in columns]
+
+
+def _column_name(name: str) -> str:
+    return name.upper() if name in ("auc", "rmse") else formatting.plain_name(name)
 
 
 def with_options(command: str, changes: Mapping[str, str], suffix: str) -> str | None:
@@ -485,7 +493,8 @@ def page_footer(contents: Contents) -> str:
     digest = "".join(one for one in contents.digests[0][1] or "" if one in "0123456789abcdef")[:16]
     left = f"model {digest}" if digest else "model without a digest"
     number = 'content: "page " counter(page) " of " counter(pages);'
-    return f'@page {{ @bottom-left {{ content: "{left}"; }} @bottom-right {{ {number} }} }}\n'
+    ends = f'@bottom-left {{ content: "{left}"; }} @bottom-right {{ {number} }}'
+    return f"@page {{ font: 8pt sans-serif; color: #444; {ends} }}\n"
 
 
 def _digest(text: str) -> str:

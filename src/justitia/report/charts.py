@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,17 @@ from markupsafe import Markup
 from justitia.metrics.means import NUMBER_METRICS
 from justitia.report import svg
 from justitia.report.contents import Spending
-from justitia.report.formatting import bounds, known, number, percent, percent_bounds, plain_name, points, rate_name
+from justitia.report.formatting import (
+    UNITS,
+    bounds,
+    known,
+    number,
+    percent,
+    percent_bounds,
+    plain_name,
+    points,
+    rate_name,
+)
 from justitia.report.inputs import Curve, GroupRate, LargestDifference, MeasurementInput, PricePoint
 from justitia.report.svg import LETTER, WIDTH, Chart, Mark, Scale
 from justitia.training.history import Column
@@ -23,8 +33,6 @@ ROW, NAMES, RIGHT = 30.0, 136.0, 18.0
 AXIS = 46.0
 #: Four-fifths rule: impact ratios below it count as adverse impact. Equal rates have ratio 1; ratios are drawn up to 2.
 FOUR_FIFTHS, EQUAL, MAX_RATIO = 0.8, 1.0, 2.0
-#: Axes of notions of numbers.
-UNITS = {"mean_parity": "difference of means", "equal_error": "difference of mean squared errors"}
 #: With more events than this, charts by event are left out and tables are shown.
 MOST_EVENTS = 6
 
@@ -129,6 +137,7 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
     y = 0.0
     if measured.distribution is not None or not metrics:  # what the verdict is about
         return _distance_chart(measured, width, start, wide=wide)
+    spans = _spans(measured, metrics)
     parts += _legend(before=measured.before is not None)
     y += 26
     for metric in metrics:
@@ -137,11 +146,7 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
         earlier = (
             {} if measured.before is None else {one.group: measured.before.rate(metric, one.group) for one in rows}
         )
-        every = [one for one in (*rows, *earlier.values()) if one.rate is not None]
-        overall = measured.overall[metric]
-        within = {"floor": 0.0, "ceiling": 1.0} if shares else {}
-        ends = [end for one in every for end in (one.lower, one.upper)]
-        scale = Scale(*svg.span([*ends, overall], **within), start, width - RIGHT)
+        overall, scale = measured.overall[metric], Scale(*spans[metric], start, width - RIGHT)
         parts += [svg.label(0, y + 12, rate_name(metric), class_="label strong")]
         top = y + 30
         tall = HALF * (2 if earlier else 1) + 10
@@ -167,9 +172,26 @@ def before_after_chart(measured: MeasurementInput, *, wide: bool) -> Chart | Non
     described = "; ".join(mark.text for mark in marks)
     name, class_ = ("hero", "wide-only") if wide else ("hero-narrow", "narrow-only")
     title = "By group, before and after the correction" if measured.before is not None else "By group"
+    if len(metrics) < len(measured.overall):
+        title += f": the {len(metrics)} of {len(measured.overall)} rates in which groups differ most"
     return Chart(
         name, title, described or "no group had enough rows", y - 10, tuple(parts), tuple(marks), width, class_
     )
+
+
+def _spans(measured: MeasurementInput, metrics: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Ends of the axis of each rate; all are equally long, so that equal distances are equal gaps."""
+    found = {}
+    for metric in metrics:
+        every = (*measured.rates, *(() if measured.before is None else measured.before.rates))
+        ends = [end for one in every if one.metric == metric and one.rate is not None for end in (one.lower, one.upper)]
+        within = {} if metric in NUMBER_METRICS else {"floor": 0.0, "ceiling": 1.0}
+        found[metric] = svg.span([*ends, measured.overall[metric]], **within)
+    longest = max(high - low for low, high in found.values())
+    if set(metrics) & set(NUMBER_METRICS):  # each in its own unit
+        return found
+    starts = {metric: min(max(0.0, (low + high - longest) / 2), 1 - longest) for metric, (low, high) in found.items()}
+    return {metric: (low, low + longest) for metric, low in starts.items()}
 
 
 def _legend(*, before: bool) -> list[Markup]:
@@ -269,13 +291,10 @@ def price_chart(
         xs, ys = [*xs, new.lower, new.upper], [*ys, quality]
     xs += [] if limit is None else [limit]
     tick = svg.points_text if shares else svg.tick_text
-    share_of_rows = name == "accuracy"
     x_scale = Scale(*svg.span([max(0.0, one) for one in xs], floor=0.0), 58.0, WIDTH - RIGHT)
     y_scale = Scale(*svg.span(ys), height - AXIS, 26.0)
     parts = [
-        svg.left_axis(
-            y_scale, x_scale.start, x_scale.end, name, written=svg.percent_text if share_of_rows else svg.tick_text
-        ),
+        svg.left_axis(y_scale, x_scale.start, x_scale.end, name, written=_quality_tick(name)),
         svg.bottom_axis(
             x_scale, height - AXIS, y_scale.end, "largest gap, in points" if shares else "largest gap", written=tick
         ),
@@ -297,7 +316,7 @@ def price_chart(
         x, y = x_scale(max(0.0, one.violation)), y_scale(one.quality)
         low, high = (x_scale(max(0.0, one.violation + sign * 2 * one.stderr)) for sign in (-1, 1))
         parts += [svg.line(low, y, high, y, class_="leader")]
-        text = f"{price_name(one)}: {name} {percent(one.quality) if share_of_rows else number(one.quality)}, "
+        text = f"{price_name(one)}: {quality_text(name, one.quality)}, "
         text += f"gap {points(one.violation, in_points=shares)} +- {points(2 * one.stderr, in_points=shares)}"
         text += ", the deployed model" if one.deployed else ""
         class_ = "chosen" if one.deployed else "beaten" if one.tolerance is None and not one.corrected else ""
@@ -313,9 +332,7 @@ def price_chart(
     if new is not None and quality is not None:
         y = y_scale(quality)
         parts += whisker(x_scale, new.lower, new.upper, y)
-        text = (
-            f"the deployed model on new people: {name} {percent(quality) if share_of_rows else number(quality)}, gap "
-        )
+        text = f"the deployed model on new people: {quality_text(name, quality)}, gap "
         text += f"{points(new.estimate, in_points=shares)}"
         marks += [Mark(x_scale(new.estimate or 0.0), y, text, index=len(marks), shape="triangle")]
         parts += [svg.label(x_scale(new.upper) + 8, y, "new people", class_="label quiet")]
@@ -425,8 +442,16 @@ def curve_chart(curve: Curve) -> Chart | None:
         if all(found[place][1] > found[before][1] for before in places[:k])  # sorted: none before is less fair
     ]
     parts = [
-        svg.left_axis(y_scale, x_scale.start, x_scale.end, f"{curve.quality}, public"),
-        svg.bottom_axis(x_scale, height - AXIS, y_scale.end, "violation, noised"),
+        svg.left_axis(
+            y_scale, x_scale.start, x_scale.end, f"{curve.quality}, public", written=_quality_tick(curve.quality)
+        ),
+        svg.bottom_axis(
+            x_scale,
+            height - AXIS,
+            y_scale.end,
+            "largest gap, noised, in points" if curve.in_points else "largest gap, noised",
+            written=svg.points_text if curve.in_points else svg.tick_text,
+        ),
     ]
     if len(best) > 1:
         parts += [svg.polyline([(x_scale(found[place][0]), y_scale(found[place][1])) for place in best], 0)]
@@ -440,18 +465,27 @@ def curve_chart(curve: Curve) -> Chart | None:
     # The chosen mark last, so that it lies above its neighbours.
     marks.sort(key=lambda mark: mark.class_ == "chosen")
     quality = curve.quality[:1].upper() + curve.quality[1:]
-    return Chart("curve", f"{quality} against noised violation", described, height, tuple(parts), tuple(marks))
+    return Chart("curve", f"{quality} against the noised gap", described, height, tuple(parts), tuple(marks))
 
 
 def _curve_mark(curve: Curve, place: int, x: float, y: float, index: int, *, beaten: bool) -> Mark:
     point = curve.points[place]
     text = (
-        f"tolerance {tolerance_name(point.tolerance)}: {curve.quality} {number(point.accuracy)}, noised violation "
-        f"{number(point.violation)}"
+        f"tolerance {tolerance_name(point.tolerance)}: {quality_text(curve.quality, point.accuracy)}, noised "
+        f"gap {points(point.violation, in_points=curve.in_points)}"
     )
     if place == curve.chosen:
         return Mark(x, y, f"{text}, the chosen model", index=index, shape="diamond", class_="chosen")
     return Mark(x, y, text, index=index, shape="circle", class_="beaten" if beaten else "")
+
+
+def quality_text(name: str, value: float) -> str:
+    """Accuracy in percent, or R2, with its name."""
+    return f"{name} {percent(value) if name == 'accuracy' else number(value)}"
+
+
+def _quality_tick(name: str) -> Callable[[float], str]:
+    return svg.percent_text if name == "accuracy" else svg.tick_text
 
 
 def _chosen_label(x: float, y: float) -> Markup:

@@ -543,7 +543,7 @@ def _python(value: Any) -> str:
 def not_promised(contents: Contents) -> tuple[str, ...]:
     """Limitations of the report, one sentence each: first of privacy, then of fairness."""
     certificate = contents.certificate
-    found = [f"Privacy does not cover: {one}." for one in certificate.not_covered]
+    found = [f"Privacy does not cover: {'; '.join(certificate.not_covered)}."] if certificate.not_covered else []
     if not contents.private:
         found = ["Privacy of the sensitive attribute: this model has no guarantee.", *found]
     if certificate.groups_source != "given":

@@ -30,6 +30,8 @@ NOTIONS = {
     "rate",
     "predictive_parity": "positive decisions are right equally often in every group",
 }
+#: Notions whose gaps are no shares, and the axes of their charts.
+UNITS = {"mean_parity": "difference of means", "equal_error": "difference of mean squared errors"}
 #: Rates of a measurement in words.
 RATES = {
     "selection_rate": "positive decisions",
@@ -98,7 +100,7 @@ def points(value: Any, limit: float | None = None, *, in_points: bool = True) ->
             shown = round(scaled, digits)
             if (shown < 100 * limit, shown > 100 * limit) == (scaled < 100 * limit, scaled > 100 * limit):
                 break
-    return f"{text} point" if text in {"1.0", "1"} else f"{text} points"
+    return f"{text} point" if text == "1.0" else f"{text} points"
 
 
 def percent(value: Any) -> str:

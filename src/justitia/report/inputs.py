@@ -16,10 +16,9 @@ import pandas as pd
 
 from justitia._validate import check_choice, check_nonnegative
 from justitia.curve import Tradeoff
-from justitia.metrics.bounds import format_bound
 from justitia.metrics.measurement import Measurement
 from justitia.privacy.ledger import Certificate, rounded_up
-from justitia.report.formatting import among, listed, plain_name
+from justitia.report.formatting import UNITS, among, listed, plain_name, points
 
 #: Fields that people state, by their name in the file, and their label on the page.
 FIELDS = {
@@ -154,6 +153,7 @@ class Curve:
     points: tuple[CurvePoint, ...]
     chosen: int | None
     quality: str = "accuracy"
+    in_points: bool = True
 
 
 def read_measurement(source: Mapping[str, Any] | Measurement | None) -> MeasurementInput | None:
@@ -264,7 +264,7 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
     if not isinstance(facts, Mapping):
         raise TypeError(f"expected curve to be {CURVE}, got {type(source).__name__!r}; pass that mapping.")
     try:
-        points = tuple(
+        found = tuple(
             CurvePoint(
                 tolerance=_optional(one["tolerance"]),
                 accuracy=_number(one["r2"] if "r2" in one else one["accuracy"]),
@@ -277,9 +277,11 @@ def read_curve(source: Mapping[str, Any] | Tradeoff | None, model: object) -> Cu
         quality = "R2" if any("r2" in one for one in facts["points"]) else "accuracy"
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"expected curve to be {CURVE}, got something else ({_reason(error)}).") from None
-    if chosen is not None and not 0 <= chosen < len(points):
-        raise ValueError(f"expected 'chosen' to be the place of one of {len(points)} points, got {chosen}.")
-    return Curve(points, chosen, quality) if points else None
+    if chosen is not None and not 0 <= chosen < len(found):
+        raise ValueError(f"expected 'chosen' to be the place of one of {len(found)} points, got {chosen}.")
+    notion = getattr(source.models[0] if isinstance(source, Tradeoff) else model, "notion", None)
+    in_points = not (isinstance(notion, str) and notion in UNITS)
+    return Curve(found, chosen, quality, in_points) if found else None
 
 
 def _curve_facts(curve: Tradeoff, model: object) -> dict[str, Any]:
@@ -378,20 +380,20 @@ def _result_text(facts: Mapping[str, Any]) -> str:
     """One-sided bounds of each violation, as a verdict uses them; the lower bound only if it is above 0."""
     parts = []
     for notion, one in (facts.get("violations") or {}).items():
-        verdict = (facts.get("verdicts") or {}).get(notion)
+        verdict, shares = (facts.get("verdicts") or {}).get(notion), notion not in UNITS
         if one["estimate"] is None:
             text = "not enough evidence"
         else:
             least, most = one.get("at_least"), one.get("at_most")
             most = one["upper"] if most is None else most
-            limit = most if verdict is None else verdict["threshold"]
-            text = f"at least {format_bound(least, limit)}, " if least else ""
-            text += f"at most {format_bound(most, limit)}"
+            limit = None if verdict is None else verdict["threshold"]
+            text = f"at least {points(least, limit, in_points=shares)}, " if least else ""
+            text += f"at most {points(most, limit, in_points=shares)}"
         which = among(len({str(row["group"]) for row in facts["by_group"]}), not_compared(facts, notion))
         text += f" {which}" if which else ""
         if verdict is not None:
             answer = {"below": "yes", "above": "no"}.get(verdict["answer"], verdict["answer"])
-            text += f" (below {verdict['threshold']:g}? {answer})"
+            text += f" (below {points(verdict['threshold'], in_points=shares)}? {answer})"
         parts.append(f"{plain_name(notion)}: {text}")
     return "; ".join(parts)
 
@@ -528,6 +530,7 @@ class About:
     """Fields that people stated about the model; None where nobody did."""
 
     given: Mapping[str, str] = field(default_factory=dict)
+    group_names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, facts: Mapping[str, Any] | None) -> About:
@@ -540,14 +543,20 @@ class About:
         """
         if not isinstance(facts, Mapping | None):
             raise TypeError(f"expected about to be a mapping, got {type(facts).__name__!r}; pass fields as text.")
+        given = dict(facts or {})
+        names = given.pop("group_names", {})
+        if not isinstance(names, Mapping):
+            raise TypeError(f'expected group_names to be a table, got {type(names).__name__!r}; write GROUP = "words".')
         found = {
-            check_choice("field of about", str(name), (*FIELDS, *APPROVAL, *OTHERS)): one
-            for name, one in (facts or {}).items()
+            check_choice("field of about", str(name), (*FIELDS, *APPROVAL, *OTHERS)): one for name, one in given.items()
         }
-        for name, one in found.items():
+        for name, one in (*found.items(), *names.items()):
             if not isinstance(one, str):
                 raise TypeError(f"expected {name!r} to be text, got {type(one).__name__!r}; put it in quotation marks.")
-        return cls({name: " ".join(one.split()) for name, one in found.items() if one.strip()})
+        stated, groups = (
+            {str(name): " ".join(one.split()) for name, one in each.items() if one.strip()} for each in (found, names)
+        )
+        return cls(stated, groups)
 
     def get(self, name: str) -> str | None:
         """Value of one field, or None."""

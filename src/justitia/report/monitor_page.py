@@ -1,4 +1,4 @@
-"""Page of a monitor: the newest verdict, violations over time with their bounds, drift of columns, and the budget.
+"""Page of a monitor: a verdict, gaps over time with their bounds and the limit, drift of columns, and the rules.
 
 It is made of the plain data of a monitor, all of it public or noised, runs no script and loads nothing.
 """
@@ -8,83 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from justitia.metrics.drift import LARGE
 from justitia.privacy.ledger import rounded_up
-from justitia.report.svg import Scale, element, label, left_axis, line, polyline, span, tick_text
+from justitia.report.formatting import plain_name, points
+from justitia.report.svg import Scale, element, label, left_axis, line, points_text, polyline, span
+from justitia.report.verdict import Check, State
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460.0, 250.0, 46.0, 450.0, 30.0, 210.0
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460.0, 235.0, 46.0, 450.0, 40.0, 210.0
 #: Measurements in the table.
 _ROWS = 60
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-#: Icon and words of the newest answer; colour only repeats them.
-_STATES = {
-    "below": ("\N{CHECK MARK}", "Within the limit", "good"),
-    "above": ("!", "Above the limit", "wrong"),
-    "not enough evidence": ("?", "Not enough evidence", "open"),
-    "lost": ("?", "Result lost", "open"),
-    "none": ("?", "Not measured yet", "open"),
-}
-
-_TEMPLATE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="content-security-policy" content="{{ policy }}">
-<meta name="generator" content="justitia monitor">
-<title>{{ name }}: monitoring</title>
-<style>
-:root { color-scheme: light dark; --ink: #1c1c1c; --back: #fff; --rule: #d5d8dd; --quiet: #595959; --accent: #2f6fb0;
-  --card: #f5f6f8; --wrong: #a32020; --good: #1e6b34; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e6e6; --back: #16181d; --rule: #3a3d45; --quiet: #a9adb5; --accent: #6cb0f5; --card: #1f2229;
-    --wrong: #ff8f8f; --good: #7fd196; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
-  background: var(--back); overflow-wrap: anywhere; }
-h1 { margin-bottom: .25rem; } h2 { margin: 2.5rem 0 .5rem; } .quiet { color: var(--quiet); }
-.state { font-size: 1.5rem; font-weight: 600; margin: .5rem 0; } .wrong { color: var(--wrong); }
-.good { color: var(--good); } figure { margin: 1rem 0; max-width: 46rem; } figcaption { color: var(--quiet); }
-svg { width: 100%; height: auto; } svg text { fill: var(--quiet); font-size: 13px; }
-svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--quiet); }
-svg .line { fill: none; stroke: var(--accent); stroke-width: 2; } svg .bounds { fill: var(--accent); opacity: .18; }
-svg .limit { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 6 4; }
-svg .limit-text { fill: var(--ink); } svg .alert { fill: var(--wrong); }
-.bar { height: 1.1rem; background: var(--card); border: 1px solid var(--rule); border-radius: .3rem; overflow: hidden; }
-.bar div { height: 100%; background: var(--accent); }
-table { border-collapse: collapse; width: 100%; } .scroll { overflow-x: auto; }
-th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); white-space: nowrap; }
-th { color: var(--quiet); font-weight: 500; } .number { text-align: right; font-variant-numeric: tabular-nums; }
-</style></head><body><main>
-<h1>{{ name }}</h1>
-<p class="quiet">{{ made }} of {{ planned }} planned measurements of {{ notion }}; limit {{ limit }}.</p>
-<p class="state {{ state[2] }}"><span aria-hidden="true">{{ state[0] }}</span> {{ state[1] }}</p>
-<p>{{ newest }}</p>
-<p>{{ history }}</p>
-<h2>Violation over time</h2>
-{{ chart }}
-<p>{{ rule }}</p>
-<h2>Budget</h2>
-<p id="used">{{ used }}% used: epsilon {{ spent }} of {{ total }} of a person.</p>
-<div class="bar" role="progressbar" aria-labelledby="used" aria-valuemin="0" aria-valuemax="100"
- aria-valuenow="{{ used }}"><div style="width: {{ used }}%"></div></div>
-<p>{{ budget }}</p>
-{% if columns %}<h2>Drift of public columns</h2>
-<p>An alert needs a population stability index of at least {{ large }} and a difference that chance makes with a
-probability below {{ drift_level }}.</p>
-{% for one in columns %}<figure>{{ one.chart }}<figcaption>{{ one.caption }}</figcaption></figure>{% endfor %}
-{% endif %}
-<h2>Measurements</h2>
-<div class="scroll" tabindex="0" role="region" aria-label="Measurements"><table>
-<thead><tr><th scope="col">period</th><th scope="col" class="number">rows</th>
-<th scope="col" class="number">violation</th><th scope="col" class="number">at least</th>
-<th scope="col" class="number">at most</th><th scope="col">answer</th>
-<th scope="col">alerts</th></tr></thead><tbody>
-{% for one in rows %}<tr><td>{{ one.when }}</td><td class="number">{{ one.people }}</td>
-<td class="number">{{ one.violation }}</td><td class="number">{{ one.at_least }}</td>
-<td class="number">{{ one.at_most }}</td><td>{{ one.answer }}</td><td>{{ one.alerts }}</td></tr>
-{% else %}<tr><td colspan="7">none yet</td></tr>{% endfor %}</tbody></table></div>
-{% if more %}<p class="quiet">And {{ more }} earlier ones.</p>{% endif %}
-</main></body></html>
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+#: Beside the report's style: one wide chart whose letters do not grow with it, and the marks of alerts.
+_STYLE = """
+.time { max-width: 46rem; } svg .bounds { fill: var(--accent); opacity: .18; } svg .alert { fill: var(--not-met); }
+@media (min-width: 52rem) { .time svg text { font-size: 10px; } }
 """
+#: What a measurement says about the limit.
+_ANSWERS = {"above": "above", "below": "within", "not enough evidence": "neither is shown", "lost": "result lost"}
 
 
 def monitor_page(facts: Mapping[str, Any]) -> str:
@@ -96,56 +39,115 @@ def monitor_page(facts: Mapping[str, Any]) -> str:
         From :meth:`justitia.Monitor.to_dict`.
     """
     entries: Sequence[Mapping[str, Any]] = facts["measurements"]
-    newest = entries[-1] if entries else None
-    alerted = [one for one in entries if one["alerts"]]
-    used = min(100, round(100 * facts["epsilon_spent"] / facts["epsilon_total"]))
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string(_TEMPLATE).render(
+    loader = PackageLoader("justitia.report")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True, lstrip_blocks=True
+    )
+    style = loader.get_source(environment, "style.css")[0] + _STYLE
+    state, word = _state(entries)
+    return environment.get_template(
+        "monitor.html"
+    ).render(
         policy=_POLICY,
+        style=Markup(style),  # noqa: S704 - a file of this package
         name=facts["name"],
         made=len(entries),
         planned=facts["planned"],
-        notion=facts["notion"].replace("_", " "),
-        limit=f"{facts['limit']:g}",
-        state=_STATES["none" if newest is None else newest["answer"]],
-        newest="" if newest is None else _newest(newest, facts),
-        history=_history(entries, alerted),
-        chart=_violations(entries, facts),
+        notion=plain_name(facts["notion"]),
+        limit=points(facts["limit"]),
+        state=state,
+        word=word,
+        newest=_newest(entries, facts),
+        history=_history(entries),
+        checks=_checks(entries, facts),
+        chart=_gaps(entries, facts),
         rule=facts["rule"],
-        used=used,
-        spent=f"{facts['epsilon_spent']:.4g}",
-        total=rounded_up(facts["epsilon_total"]),
         budget=facts["budget"],
         columns=[_column(name, entries) for name in facts["columns"]],
-        large="0.1",
+        large=f"{LARGE:g}",
         drift_level=f"{facts['drift_level']:.2g}",
         rows=[_row(one) for one in reversed(entries[-_ROWS:])],
         more=max(0, len(entries) - _ROWS),
     )
 
 
-def _newest(newest: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+def _above(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [one for one in entries if "limit" in one["alerts"]]
+
+
+def _state(entries: Sequence[Mapping[str, Any]]) -> tuple[State, str]:
+    """State of the page; a measurement that was above the limit stays its verdict, because it was no false alarm."""
+    if not entries:
+        return "not measured", "Not measured yet"
+    newest = entries[-1]
+    if above := _above(entries):
+        return "not met", "Above the limit" if above[-1] is newest else "Limit was exceeded"
+    if newest["alerts"]:
+        return "inconclusive", "Drift"
+    if newest["answer"] == "lost":
+        return "not measured", "Result lost"
+    return ("met", "Within the limit") if newest["answer"] == "below" else ("inconclusive", "No alert")
+
+
+def _history(entries: Sequence[Mapping[str, Any]]) -> str:
+    above, drifted = _above(entries), [one for one in entries if set(one["alerts"]) - {"limit"}]
+    if not entries:
+        return "No measurement was made yet."
+    text = "No measurement has shown a gap above the limit."
+    if above:
+        text = (
+            f"{len(above)} of {len(entries)} measurements showed a gap above the limit, the first of {above[0]['when']}"
+        )
+        text += f" and the last of {above[-1]['when']}." if len(above) > 1 else "."
+    if drifted:
+        columns = dict.fromkeys(name for one in drifted for name in one["alerts"] if name != "limit")
+        names = ", ".join(name.removeprefix("drift of ") for name in columns)
+        text += f" Drift of {names}: first in {drifted[0]['when']}."
+    return text
+
+
+def _newest(entries: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+    newest = entries[-1] if entries else None
+    if newest is None:
+        return ""
     if newest["violation"] is None:
-        return f"{newest['when']}: there is no estimate."
+        return f"Newest, {newest['when']}: there is no estimate."
+    least, most = (points(newest[name], facts["limit"]) for name in ("at_least", "at_most"))
     return (
-        f"{newest['when']}: the violation of {newest['people']:,} rows is about {newest['violation']:.3f}, at least "
-        f"{newest['at_least']:.3f} and at most {newest['at_most']:.3f}, each at confidence "
-        f"{facts['confidence_each']:.6g}."
+        f"Newest, {newest['when']}: {points(newest['violation'])} among {newest['people']:,} rows, at least {least} "
+        f"and at most {most}."
     )
 
 
-def _history(entries: Sequence[Mapping[str, Any]], alerted: Sequence[Mapping[str, Any]]) -> str:
-    if not entries:
-        return ""
-    if not alerted:
-        return "No measurement was an alert so far."
-    about = ", ".join(alerted[0]["alerts"])
-    return f"{len(alerted)} of {len(entries)} measurements were alerts, the first at {alerted[0]['when']} ({about})."
+def _checks(entries: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Check]:
+    """The newest measurement, alerts so far, drift and privacy."""
+    newest, above = entries[-1] if entries else None, len(_above(entries))
+    states: dict[str, State] = {"above": "not met", "below": "met", "not enough evidence": "inconclusive"}
+    answer = "lost" if newest is None else newest["answer"]
+    gap = "none yet" if newest is None or newest["violation"] is None else points(newest["violation"])
+    alarms = f"by chance with a probability of at most {facts['planned'] * (1 - facts['confidence_each']):.2g}"
+    drifted = [name.removeprefix("drift of ") for name in (newest or {"alerts": ()})["alerts"] if name != "limit"]
+    watched = f"{len(facts['columns'])} public columns watched" if facts["columns"] else "no column is watched"
+    spent, total = f"{facts['epsilon_spent']:.4g}", rounded_up(facts["epsilon_total"])
+    people = "each measurement has new people" if facts["people"] == "new" else "costs of the same people add up"
+    return [
+        Check("Newest gap", states.get(answer, "not measured"), gap, f"Against the limit: {_ANSWERS[answer]}"),
+        Check("Above the limit", "not met" if above else "met", f"{above} of {len(entries)}", f"Alerts, {alarms}"),
+        Check("Drift now", "inconclusive" if drifted else "met", ", ".join(drifted) or "none", watched),
+        Check("Privacy", "met", f"epsilon {spent} of {total}", f"Of one person; {people}"),
+    ]
 
 
 def _row(one: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = {name: "" if one[name] is None else f"{one[name]:.3f}" for name in ("violation", "at_least", "at_most")}
-    return {**one, **numbers, "people": f"{one['people']:,}", "alerts": ", ".join(one["alerts"])}
+    numbers = {
+        name: "" if one[name] is None else points(one[name]).split(" ")[0]
+        for name in ("violation", "at_least", "at_most")
+    }
+    people, answer = f"{one['people']:,}", _ANSWERS[one["answer"]]
+    return {**one, **numbers, "people": people, "answer": answer, "alerts": ", ".join(one["alerts"])}
+
+
+# -- charts
 
 
 def _places(entries: Sequence[Mapping[str, Any]]) -> Scale:
@@ -153,13 +155,12 @@ def _places(entries: Sequence[Mapping[str, Any]]) -> Scale:
     return Scale(min(numbers) - 0.5, max(numbers) + 0.5, _LEFT, _RIGHT)
 
 
-def _frame(entries: Sequence[Mapping[str, Any]], scale: Scale, title: str) -> Markup:
+def _frame(entries: Sequence[Mapping[str, Any]], axis: Markup) -> Markup:
     """Both axes: numbers at the left, the first and the last period below."""
     ends = [label(_LEFT, _BOTTOM + 16, _short(entries[0]["when"]), class_="tick")]
     if len(entries) > 1:
         ends += [label(_RIGHT, _BOTTOM + 16, _short(entries[-1]["when"]), anchor="end", class_="tick")]
-    below = element("g", line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, class_="axis"), *ends)
-    return element("g", left_axis(scale, _LEFT, _RIGHT, title), below)
+    return element("g", axis, element("g", line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, class_="axis"), *ends))
 
 
 def _short(when: str) -> str:
@@ -167,43 +168,45 @@ def _short(when: str) -> str:
 
 
 def _drawing(name: str, description: str, *parts: Any) -> Markup:
-    box = f"0 0 {_WIDTH:g} {_HEIGHT - 15:g}"
-    return element("svg", *parts, viewBox=box, role="img", aria_label=f"{name}: {description}")
+    return element(
+        "svg", *parts, viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", role="img", aria_label=f"{name}: {description}"
+    )
 
 
-def _violations(entries: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Markup:
-    """Estimates as a line, their bounds as an area, the limit dashed, alerts as marks."""
+def _triangles(entries: Sequence[Mapping[str, Any]], x: Scale, alert: str) -> list[Markup]:
+    """A mark above every measurement with this alert."""
+    places = [f"translate({x(one['number']):.1f} {_TOP - 10:.1f})" for one in entries if alert in one["alerts"]]
+    return [element("path", d="M0-6L5 4H-5z", class_="alert", transform=place) for place in places]
+
+
+def _gaps(entries: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Markup:
+    """Estimates as a line, their bounds as an area, the limit, alerts as marks."""
     known = [one for one in entries if one["violation"] is not None]
     if not known:
-        return element("p", "There is nothing to draw yet.")
+        return element("p", "There is nothing to draw yet.", class_="absent")
     x = _places(known)
     highest = max([facts["limit"] * 1.2, *(one["at_most"] for one in known)])
     y = Scale(0.0, span([0.0, highest], floor=0.0)[1], _BOTTOM, _TOP)
     upper = [(x(one["number"]), y(one["at_most"])) for one in known]
     lower = [(x(one["number"]), y(one["at_least"])) for one in reversed(known)]
     area = element("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower), class_="bounds")
-    limit = y(facts["limit"])
-    marks = [
-        element("path", d="M0-6L5 4H-5z", class_="alert", transform=f"translate({x(one['number']):.1f} {_TOP:.1f})")
-        for one in known
-        if "limit" in one["alerts"]
-    ]
+    limit, marks = y(facts["limit"]), _triangles(known, x, "limit")
     described = (
         f"{len(known)} measurements from {known[0]['when']} to {known[-1]['when']}; {len(marks)} above the limit of "
-        f"{facts['limit']:g}"
+        f"{points(facts['limit'])}"
     )
     drawing = _drawing(
-        "Violation over time",
+        "Gap over time",
         described,
-        _frame(known, y, "violation"),
+        _frame(known, left_axis(y, _LEFT, _RIGHT, "largest gap, in points", written=points_text)),
         area,
         polyline([(x(one["number"]), y(one["violation"])) for one in known], 0),
         line(_LEFT, limit, _RIGHT, limit, class_="limit"),
-        label(_LEFT + 4, limit - 10, f"limit {tick_text(facts['limit'])}", class_="limit-text"),
+        label(_RIGHT, limit - 9, f"limit {points(facts['limit'])}", anchor="end", class_="limit-text"),
         *marks,
     )
-    caption = element("figcaption", f"Estimates (line), their bounds (area) and alerts (triangles): {described}.")
-    return element("figure", drawing, caption)
+    caption = element("figcaption", "Largest gap between two groups (line), its bounds (area), and alerts (triangles)")
+    return element("figure", caption, drawing, class_="time")
 
 
 def _column(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -213,10 +216,12 @@ def _column(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {"chart": "", "caption": f"{name}: not measured yet"}
     values = [one["drift"][name]["stability_index"] for one in known]
     x, y = _places(known), Scale(0.0, span([0.0, 0.3, *values], floor=0.0)[1], _BOTTOM, _TOP)
-    alerts = sum(one["drift"][name]["alert"] for one in known)
-    caption = f"{name}: population stability index, {values[-1]:.3f} at the end; {alerts} alerts"
-    points = [(x(one["number"]), y(value)) for one, value in zip(known, values, strict=True)]
-    chart = _drawing(name, caption, _frame(known, y, f"stability index of {_short(name)}"), polyline(points, 0))
+    marks = _triangles(known, x, f"drift of {name}")
+    caption = f"{name}: {values[-1]:.3f} now; {len(marks)} alerts"
+    places = [(x(one["number"]), y(value)) for one, value in zip(known, values, strict=True)]
+    axis = left_axis(y, _LEFT, _RIGHT, "population stability index")
+    large = line(_LEFT, y(LARGE), _RIGHT, y(LARGE), class_="reference")
+    chart = _drawing(name, caption, _frame(known, axis), large, polyline(places, 0), *marks)
     return {"chart": chart, "caption": caption}
 
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup, escape
 
+from justitia.metrics.bounds import Verdict, format_bound
 from justitia.metrics.means import NUMBER_METRICS
+from justitia.metrics.measurement import Measurement
 from justitia.privacy.certificate import Certificate
 from justitia.privacy.ledger import PrivacyLedger, summary
 from justitia.report import charts
 from justitia.report.contents import Spending, spending
 from justitia.report.formatting import (
+    UNITS,
     bounds,
     known,
     number,
@@ -32,15 +35,17 @@ from justitia.report.formatting import (
     rate_name,
     ratio_bounds,
     rounded_count,
-    said,
 )
 from justitia.report.inputs import GroupRate, MeasurementInput, PricePoint, read_curve, read_measurement, read_prices
 from justitia.report.svg import Chart, element
+from justitia.report.verdict import WORDS, State
 
 #: Charts of one page need distinct ids, because their titles are referred to by id.
 _NUMBERS = itertools.count(1)
 #: Said in the place of numbers that have no privacy.
 EXACT = "Without a finite epsilon these numbers are exact, so this form leaves them out; print the object to see them."
+#: States of a verdict, by its answer about a gap.
+_STATES: Mapping[str, State] = {"below": "met", "above": "not met"}
 #: More groups than this are left to the table.
 MOST_GROUPS = 8
 #: Rates of a table at most.
@@ -56,18 +61,22 @@ STYLE = """
 .justitia-form p { margin: 0 0 .6rem; max-width: 46rem; }
 .justitia-form .jf-lead { font-size: 1.0625rem; font-weight: 600; }
 .justitia-form .jf-note { font-size: .875rem; opacity: .85; }
-.justitia-form .jf-pair { display: grid; gap: .8rem 2rem; align-items: start; margin: 0 0 .6rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); }
+.justitia-form .jf-pair { display: flex; flex-wrap: wrap; gap: .8rem 2rem; align-items: flex-start; margin: 0 0 .6rem; }
 .justitia-form figure { margin: 0; max-width: 29rem; min-width: 0; }
+.justitia-form .jf-pair > figure { flex: 1 1 17rem; }
+.justitia-form .jf-pair > .jf-scroll { flex: 1 1 23rem; max-width: 100%; }
 .justitia-form figcaption { font-weight: 600; margin: 0 0 .3rem; }
 .justitia-form .jf-scroll { overflow-x: auto; min-width: 0; }
 .justitia-form table { border-collapse: collapse; border: 0; margin: 0; font-size: .875rem; color: inherit;
   font-variant-numeric: tabular-nums; width: 100%; table-layout: auto; }
 .justitia-form th, .justitia-form td { text-align: left; vertical-align: top; padding: .25rem .8rem .25rem 0; border: 0;
   border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); background: none; white-space: normal; }
-.justitia-form tbody th { font-weight: 400; }
+.justitia-form tbody th { font-weight: 400; min-width: 6.5rem; }
 .justitia-form tr.jf-strong > * { font-weight: 600; }
 .justitia-form .jf-figure { text-align: right; }
+.justitia-form td.jf-figure { white-space: nowrap; }
+@media (max-width: 40rem) { .justitia-form td.jf-figure { white-space: normal; }
+  .justitia-form tbody th { min-width: 0; } }
 .justitia-form summary { cursor: pointer; }
 .justitia-form svg { display: block; width: 100%; height: auto; overflow: visible; }
 .justitia-form svg text { font: 14px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif;
@@ -103,24 +112,30 @@ def measurement_form(measurement: Any) -> str:
     measured = read_measurement(measurement)
     if measured is None or not measured.private:
         return _form("Measurement without a privacy guarantee", _notes([EXACT, measurement.certificate.statement]))
-    gaps = [_gap_text(measured, notion) for notion in range(len(measured.violations))]
+    verdicts = measurement.verdicts if isinstance(measurement, Measurement) else {}
+    gaps = [_gap_text(measured, place, verdicts.get(one.notion)) for place, one in enumerate(measured.violations)]
     several = len({rate.group for rate in measured.rates}) > MOST_GROUPS
     chart = None if several else charts.before_after_chart(measured, wide=False)
-    sentences = [*map(said, measured.verdicts), measured.certificate.statement, *measured.certificate.remarks]
+    sentences = [measured.certificate.statement, *measured.certificate.remarks]
     return _form(". ".join(gaps), _pair(chart, _rates_table(measured)), _notes(sentences))
 
 
-def _gap_text(measured: MeasurementInput, place: int) -> str:
-    """Gap of one notion, before and after, with its bounds."""
+def _gap_text(measured: MeasurementInput, place: int, verdict: Verdict | None) -> str:
+    """Verdict, and gap of one notion with its bounds, after and before the correction."""
     one = measured.violations[place]
-    in_points = one.notion not in charts.UNITS
-    name = f"Largest gap in {plain_name(one.notion)}"
+    in_points, level = one.notion not in UNITS, f"{100 * measured.confidence:.4g}%"
+    name = f"argest gap in {plain_name(one.notion)}"
+    word = "L" if verdict is None else f"{WORDS[_STATES.get(verdict.answer, 'inconclusive')]}: l"
     if one.estimate is None:
-        return f"{name}: not enough evidence"
-    ends = f"{100 * measured.confidence:.4g}% bounds {_points(one.lower, in_points)} to {_points(one.upper, in_points)}"
-    text = f"{name}: {points(one.estimate, in_points=in_points)} ({ends}{f', {one.among}' if one.among else ''})"
+        return f"{word}{name}: not enough evidence"
+    ends = f"{level} bounds {_points(one.lower, in_points)} to {_points(one.upper, in_points)}"
+    if verdict is not None:  # it rests on one-sided bounds
+        least, most = (points(end, verdict.threshold, in_points=in_points) for end in (one.at_least, one.at_most))
+        ends = f"at least {least.split(' ')[0]}, at most {most.split(' ')[0]}, {level} each"
+    text = f"{word}{name}: {points(one.estimate, in_points=in_points)} ({ends}{f', {one.among}' if one.among else ''})"
+    text += "" if verdict is None else f", limit {points(verdict.threshold, in_points=in_points)}"
     before = None if measured.before is None else measured.before.violations[place].estimate
-    return text if before is None else f"{text}; before: {points(before, in_points=in_points)}"
+    return text if before is None else f"{text}; before the correction {points(before, in_points=in_points)}"
 
 
 def _points(value: float, in_points: bool) -> str:
@@ -181,7 +196,17 @@ def impact_form(impact: Any) -> str:
     ]
     chart = None if len(lines) > MOST_GROUPS else charts.impact_chart(facts, impact.confidence)
     caption = f"Impact ratio to {facts['ratio_to']}, noised, bounds at {impact.confidence:.4g} for all groups at once"
-    return _form(said(facts["four_fifths"]["sentence"]), _pair(chart, _table(head, rows, caption)))
+    return _form(_impact_lead(facts["four_fifths"]), _pair(chart, _table(head, rows, caption)))
+
+
+def _impact_lead(found: Mapping[str, Any]) -> str:
+    """The smallest impact ratio against four fifths."""
+    least, most = (format_bound(found[name], found["threshold"]) for name in ("at_least", "at_most"))
+    if found["answer"] == "above":
+        return f"Smallest impact ratio: at least {least}, so not below four fifths"
+    if found["answer"] == "below":
+        return f"Smallest impact ratio: at most {most}, so below four fifths"
+    return f"Smallest impact ratio: between {least} and {most}, so neither below nor above four fifths is shown"
 
 
 def certificate_form(certificate: Certificate, *, folded: bool = False) -> str:
@@ -197,7 +222,7 @@ def certificate_form(certificate: Certificate, *, folded: bool = False) -> str:
     private = math.isfinite(certificate.epsilon)
     chart = charts.spending_chart(spending(certificate)) if private and certificate.releases else None
     rows = [[name, text] for name, text in facts.items() if text]
-    rests = _pair(chart, _table((), rows, "What the guarantee rests on", plain=True))
+    rests = _pair(chart, Markup("")) + _table((), rows, "What the guarantee rests on", plain=True)
     if folded:
         rests = element("details", element("summary", "What the guarantee rests on"), rests)
     notes = [odds_sentence(certificate) if private else "", *(certificate.remarks if private else ())]
@@ -261,19 +286,20 @@ def tradeoff_form(tradeoff: Any) -> str:
     curve = read_curve(tradeoff, None)
     if curve is None:
         return _form(lead, _notes([EXACT, tradeoff.certificate.statement]))
-    head = ["tolerance", curve.quality, *(["AUC"] if curve.points[0].auc is not None else []), "gap, in points"]
+    unit = ", in points" if curve.in_points else ""
+    head = ["tolerance", curve.quality, *(["AUC"] if curve.points[0].auc is not None else []), f"gap{unit}"]
     rows = [
         [
             charts.tolerance_name(one.tolerance),
             number(one.accuracy) if curve.quality == "R2" else percent(one.accuracy),
             *([number(one.auc)] if one.auc is not None else []),
-            _points(one.violation, in_points=True) if one.violation is not None else "",
+            _points(one.violation, curve.in_points) if one.violation is not None else "",
         ]
         for one in curve.points
     ]
     caption = f"{curve.quality[:1].upper()}{curve.quality[1:]} is public; gaps are noised"
     if math.isfinite(tradeoff.standard_error):
-        caption += f", one standard error is {points(tradeoff.standard_error)}"
+        caption += f", one standard error is {points(tradeoff.standard_error, in_points=curve.in_points)}"
     return _form(
         lead, _pair(charts.curve_chart(curve), _table(head, rows, caption)), _notes([tradeoff.certificate.statement])
     )
@@ -332,7 +358,7 @@ def model_form(model: Any) -> str:
     notion = getattr(model, "notion", None)
     shown = ""
     if table is not None and math.isfinite(certificate.epsilon):
-        shown = prices_form(table, in_points=not (isinstance(notion, str) and notion in charts.UNITS))
+        shown = prices_form(table, in_points=not (isinstance(notion, str) and notion in UNITS))
     return shown + certificate_form(certificate, folded=True)
 
 
@@ -351,7 +377,12 @@ def _notes(sentences: Iterable[str]) -> Markup:
 def _pair(chart: Chart | None, table: Markup) -> Markup:
     """A chart beside its table, or below it where there is no room."""
     left = Markup("") if chart is None else element("figure", element("figcaption", chart.title), _still(chart))
-    return element("div", left, element("div", table, class_="jf-scroll"), class_="jf-pair")
+    right = (
+        element("div", table, class_="jf-scroll", tabindex="0", role="group", aria_label="table")
+        if table
+        else Markup("")
+    )
+    return element("div", left, right, class_="jf-pair")
 
 
 def _still(chart: Chart) -> Markup:

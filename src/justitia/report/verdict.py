@@ -14,7 +14,7 @@ from justitia.metrics.bounds import format_bound
 from justitia.notions import notion_name
 from justitia.privacy.accounting import gaussian_epsilon, gaussian_mu
 from justitia.report.contents import Contents
-from justitia.report.formatting import best_guess_in_100, known, listed, plain_name, points
+from justitia.report.formatting import best_guess_in_100, known, listed, plain_name, points, rate_name
 from justitia.report.inputs import GroupRate, LargestDifference
 
 State = Literal["met", "not met", "inconclusive", "not measured", "no limit"]
@@ -114,7 +114,7 @@ def _gap_check(contents: Contents) -> Check:
     if one.estimate is None:
         state: State = "no limit" if limit is None else "inconclusive"
         return Check("Largest gap", state, "too few rows for this noise", against)
-    most = one.upper if one.at_most is None else one.at_most
+    most = _most(one)
     value = f"at most {points(most, limit, in_points=in_points)}"
     state = "no limit" if limit is None else judge(one.at_least, most, limit, complete=not one.not_compared)
     if state == "not met":
@@ -168,9 +168,9 @@ def _privacy_check(contents: Contents) -> Check:
         return Check("Privacy", "not met", "no guarantee", why)
     if certificate.claim:
         return Check("Privacy", "inconclusive", "not established", "the published analysis does not prove the claim")
-    guess = best_guess_in_100(certificate)
-    value = f"a best guess of one person's group is right {guess:g} times in 100"
-    return Check("Privacy", "met", value, "without this model: 50 in 100, if two groups are equally likely")
+    value = f"{best_guess_in_100(certificate):g} of 100 guesses"
+    why = "how often a best guess of one person's group is right; 50 is chance between two groups"
+    return Check("Privacy", "met", value, why)
 
 
 # -- Sentence
@@ -213,9 +213,8 @@ def _pair_sentence(contents: Contents, one: LargestDifference, before: LargestDi
     ordered = _rarer_first(earlier or rates)
     now = {rate.group: rate.rate or 0.0 for rate in rates}
     apart = now[ordered[1].group] - now[ordered[0].group]
-    first, second = (f"group {one.group}" for one in ordered)  # a label of the data is no word of a sentence
-    most = one.upper if one.at_most is None else one.at_most
-    bound = f"at most {points(most, contents.limits.gap)} {_level(contents)}"
+    first, second = (_group_words(contents, one.group) for one in ordered)
+    bound = f"at most {points(_most(one), contents.limits.gap)} {_level(contents)}"
     today = f"{points(abs(apart))} {'less' if apart >= 0 else 'more'} often"
     if earlier is None:
         return f"{what} are made {today} for {first} than for {second}, {bound}."
@@ -223,6 +222,16 @@ def _pair_sentence(contents: Contents, one: LargestDifference, before: LargestDi
     return f"{what} were made {points(was)} less often for {first} than for {second} before the correction and are " + (
         f"made {today} now, {bound}."
     )
+
+
+def _group_words(contents: Contents, group: str) -> str:
+    """A group in a sentence: as people named it, because a label of the data is no word."""
+    return contents.stated.group_names.get(group, f"group {group}")
+
+
+def _most(one: LargestDifference) -> float:
+    """The one-sided upper bound; the two-sided one of an older measurement."""
+    return one.upper if one.at_most is None else one.at_most
 
 
 def _rarer_first(rates: list[GroupRate]) -> list[GroupRate]:
@@ -233,13 +242,28 @@ def _gap_sentence(contents: Contents, one: LargestDifference, before: LargestDif
     in_points, limit = contents.in_points, contents.limits.gap
     which = f" {one.among}" if one.among else ""
     what = f"The largest difference between two groups{which} in {plain_name(one.notion)}"
-    most = one.upper if one.at_most is None else one.at_most
-    now = f"{points(one.estimate or 0.0, in_points=in_points)}, at most {points(most, limit, in_points=in_points)} " + (
-        f"{_level(contents)}"
+    if contents.task == "number" and one.notion == notion_name("demographic_parity"):
+        what = f"The largest difference between two groups{which} in the share of predictions above any level"
+    now = f"{points(one.estimate or 0.0, in_points=in_points)}, at most " + (
+        f"{points(_most(one), limit, in_points=in_points)} {_level(contents)}{_where(contents, one)}"
     )
     if before is None or before.estimate is None:
         return f"{what} is {now}."
     return f"{what} was {points(before.estimate, in_points=in_points)} before the correction and is {now}."
+
+
+def _where(contents: Contents, one: LargestDifference) -> str:
+    """The rate and the two groups in which the difference is largest; empty where no pair of rates has it."""
+    measured = contents.measured
+    if measured is None:
+        return ""
+    for metric in measured.overall:
+        rates = [(each.rate, each.group) for each in measured.rates if each.metric == metric and each.rate is not None]
+        (lowest, low), (highest, high) = min(rates, default=(0.0, "")), max(rates, default=(0.0, ""))
+        if rates and math.isclose(highest - lowest, one.estimate or 0.0, abs_tol=1e-9):
+            high, low = _group_words(contents, high), _group_words(contents, low)
+            return f": {rate_name(metric)}, {high} above {low}"
+    return ""
 
 
 def _level(contents: Contents) -> str:
@@ -282,33 +306,63 @@ def _advice(contents: Contents, state: State) -> str:
             return f"Merge {words} {listed(one.not_compared)} with others, or measure more people of {them}."
         if limit is not None and _gap_check(contents).state == state and one.estimate is not None:
             return more_evidence(contents, one, limit)
+        return _more_for_ratio(contents) or NEXT[state]
     return NEXT[state]
 
 
 def more_evidence(contents: Contents, one: LargestDifference, limit: float) -> str:
     """How many more people, or how much more epsilon, would decide it if the gap stayed as it is."""
-    measured = contents.measured
-    most = one.upper if one.at_most is None else one.at_most
     estimate = one.estimate or 0.0
     below = estimate < limit
     half, needed = (
-        (most - estimate, limit - estimate) if below else (estimate - (one.at_least or 0.0), estimate - limit)
+        (_most(one) - estimate, limit - estimate) if below else (estimate - (one.at_least or 0.0), estimate - limit)
     )
+    what = f"the gap stays at {points(estimate, in_points=contents.in_points)}"
+    return _more(contents, what, half, needed, _sampling(contents, one.notion), met=below) or (
+        "The gap that was found is too near the limit to be decided by more people; train with a smaller tolerance."
+    )
+
+
+def _more_for_ratio(contents: Contents) -> str:
+    """The same for the smallest impact ratio; empty where it was not measured, or is too near its limit."""
+    limit, measured = contents.limits.ratio, contents.measured
+    if limit is None or measured is None or measured.impact is None:
+        return ""
+    bounds = measured.impact["four_fifths"]
+    lines = [one for one in measured.impact["by_group"] if known(one["impact_ratio"]) and known(one["rate"])]
+    smallest = min(lines, key=lambda one: one["impact_ratio"], default=None)
+    if smallest is None or not (known(bounds["at_least"]) and known(bounds["at_most"])):
+        return ""
+    ratio = smallest["impact_ratio"]
+    met = ratio >= limit
+    half, needed = (ratio - bounds["at_least"], ratio - limit) if met else (bounds["at_most"] - ratio, limit - ratio)
+    best = max(lines, key=lambda one: one["rate"])
+    # Of a logarithm of a ratio: the sum of the relative variances of both rates.
+    relative = sum(
+        (1 - one["rate"]) / (one["rate"] * max(one["count"], 1.0)) for one in (smallest, best) if one["rate"]
+    )
+    sampling = ONE_SIDED * ratio * math.sqrt(relative)
+    return _more(contents, f"the impact ratio stays at {ratio:.2f}", half, needed, sampling, met=met)
+
+
+def _more(contents: Contents, what: str, half: float, needed: float, sampling: float, *, met: bool) -> str:
+    """People, or epsilon, for a bound that is ``needed`` and not ``half`` away from its estimate; empty if too many."""
+    measured = contents.measured
     if measured is None or needed <= 0 or half <= 0 or (half / needed) ** 2 > MOST_TIMES:
-        return (
-            "The gap that was found is too near the limit to be decided by more people; train with a smaller tolerance."
-        )
-    sampling = min(_sampling(contents, one.notion), half)
-    noise = math.sqrt(half**2 - sampling**2)
-    square = needed**2
+        return ""
+    sampling = min(sampling, half)
+    noise, square = math.sqrt(half**2 - sampling**2), needed**2
     times = (sampling**2 + math.sqrt(sampling**4 + 4 * square * noise**2)) / (2 * square)
-    verb = "is met" if below else "is not met"
-    people = _rounded_up(times * measured.people)
-    text = f"If the gap stays at {points(estimate, in_points=contents.in_points)}, about {people:,} people instead of "
-    text += f"{measured.people:,} at the same epsilon"
-    epsilon = _epsilon_needed(contents, noise, needed**2 - sampling**2)
-    text += "" if epsilon is None else f", or epsilon {epsilon:.2g} instead of {measured.certificate.epsilon:.2g}"
-    return f"{text} would show that the limit {verb}."
+    text = (
+        f"If {what}, about {_rounded_up(times * measured.people):,} people instead of {measured.people:,} at the same "
+    )
+    epsilon = _epsilon_needed(contents, noise, square - sampling**2)
+    text += (
+        "epsilon"
+        if epsilon is None
+        else f"epsilon, or epsilon {epsilon:.2g} instead of {measured.certificate.epsilon:.2g}"
+    )
+    return f"{text} would show that the limit is {'met' if met else 'not met'}."
 
 
 def _sampling(contents: Contents, notion: str) -> float:

@@ -42,7 +42,7 @@ from justitia.cli.files.rows import LabelledRows, read_rows
 from justitia.cli.files.scored_rows import ModelOutputs, ScoredRows, model_outputs, read_scored_rows
 from justitia.cli.files.streamed import AT_ONCE, is_streamed
 from justitia.cli.goal import IN_UNITS, WITHIN_STRATA
-from justitia.cli.measurement_text import exact_text, measurement_text
+from justitia.cli.measurement_text import exact_text, measurement_text, result_word
 from justitia.cli.options import LedgerOptions, LimitOptions
 from justitia.cli.output import json_text, print_result, print_warnings, staged_file, warn
 from justitia.metrics.exact import rates_by_group, violation
@@ -253,8 +253,8 @@ def evaluate(
     sensitive column, groups and --person are those of the training unless given here. If the model corrects a base
     model, the decisions of the base are measured with the same noise, for comparison.
 
-    --below, or --limit, is the limit that the measurement is held to; by default the one that was given to 'justitia
-    train'. If there is one and it is not shown to be met, the exit code is 4.
+    --below, or --limit, is the limit that the measurement is held to, and --limit-ratio that of the impact ratio; by
+    default those that were given to 'justitia train'. If there is one that is not shown to be met, the exit code is 4.
 
     Every measurement is kept in the model's folder. The command prints its total cost with the training and earlier
     measurements, because costs add up for individuals whose public rows were used before.
@@ -263,7 +263,8 @@ def evaluate(
     given = LimitOptions.from_options(settings)
     settings["where"] = Where.from_options(settings)
     evaluated = load_and_predict(model, data, settings)
-    limits = given.or_those_of(facts_of(model)) if below is None else replace(given, limit=below)
+    stored = facts_of(model) or getattr(evaluated.model, "limits_", {})
+    limits = given.or_those_of(stored) if below is None else replace(given, limit=below)
     limits.check(evaluated.rows.task, in_units=in_units(evaluated.rows.task, evaluated.notions))
     scores = evaluated.outputs[1] if settings["scores"] else None
     if settings["scores"] and scores is None:
@@ -303,9 +304,9 @@ def evaluate(
             second.write_text(json_text(facts), encoding="utf-8")
         file = add_measurement(json_text(facts | entry.to_dict()), stage, model)
     result = {"model": model, "kept": file, "out": out, **facts, "warnings": warnings}
-    print_result(result, measurement_text(found, evaluated.accuracy, data.name, evaluated.r2), as_json=as_json)
-    shown = all(verdict.answer == "below" for verdict in found.verdicts.values())
-    return OK if shown else NOT_SHOWN
+    text = measurement_text(found, evaluated.accuracy, data.name, evaluated.r2, limits.limit_ratio)
+    print_result(result, text, as_json=as_json)
+    return OK if result_word(found, limits.limit_ratio) in ("PASS", "MEASURED") else NOT_SHOWN
 
 
 def _print_exact(

@@ -215,5 +215,10 @@ def _sentence(entry: MonitorEntry, held: Monitor) -> str:
     word = "ALERT" if entry.alerts else "ok"
     if entry.violation is None:
         return f"{word:6} {entry.when}: {entry.answer}"
-    bounds = f"{entry.violation:.3f} [{entry.at_least:.3f}, {entry.at_most:.3f}], limit {held.settings.limit:g}"
-    return f"{word:6} {entry.when}: {bounds}{': ' if entry.alerts else ''}{', '.join(entry.alerts)}"
+    gap, least, most, limit = (
+        f"{100 * (one or 0.0):.1f}" for one in (entry.violation, entry.at_least, entry.at_most, held.settings.limit)
+    )
+    why = ["above the limit" if one == "limit" else one for one in entry.alerts]
+    return (
+        f"{word:6} {entry.when}: gap {gap} points [{least}, {most}], limit {limit}{'; ' if why else ''}{', '.join(why)}"
+    )
