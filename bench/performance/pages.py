@@ -92,7 +92,7 @@ def simulated(found: Sequence[Mapping[str, Any]]) -> str:
     """Fits on rows that are made in the passes."""
     head = (
         *("rows", "seconds", "processor microseconds per row", "peak memory"),
-        "largest noisy gap before and after",
+        "largest noisy gap, first and last check",
     )
     rows = [
         (

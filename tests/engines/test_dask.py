@@ -21,6 +21,7 @@ from cases import (
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_odd_entry,
+    check_persons,
     check_same_as_files,
     check_same_as_memory,
     check_wrong_input,
@@ -168,6 +169,10 @@ def test_row_whose_key_does_not_join_is_not_given() -> None:
 
     with dask.config.set(scheduler="synchronous"):
         check_key_without_partner(make, joined)
+
+
+def test_rows_of_one_person_are_protected_together() -> None:
+    check_persons(make)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

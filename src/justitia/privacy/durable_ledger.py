@@ -381,6 +381,7 @@ class DurableLedger(PrivacyLedger):
         self.timeout = float(timeout)
         self.run = uuid.uuid4().hex if run is None else str(run)
         self._runs: list[str] = []
+        self._alike: dict[Release, Release] = {}
         self._check_path()
         if not self.path.exists():
             header = Header(uuid.uuid4().hex, dataset, self.budget_epsilon, self.delta, _now(), _versions())
@@ -497,7 +498,8 @@ class DurableLedger(PrivacyLedger):
     def _take(self, release: Release, run: str, own_link: str) -> None:
         self._runs.append(run)
         self._links.append(own_link)
-        self._append(release)  # last: what is not in the list yet is read again
+        # Equal releases are one object: a custodian has many of them. Last: what is not in the list yet is read again.
+        self._append(self._alike.setdefault(release, release))
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
         alone = epsilon_spent(costs, self.delta)

@@ -354,6 +354,12 @@ class Reading:
     n: int
     every: int
 
+    @classmethod
+    def of(cls, frame: Frame) -> Reading:
+        """How the workers of this data frame read it."""
+        starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
+        return cls(starts, frame.counted, frame.types(), len(frame), stride(len(frame)))
+
     def parts(self, k: int, parts: Iterable[Part]) -> Iterator[tuple[int, Part]]:
         """Position of the first row and rows of each slice of a partition, which are checked at the end.
 
@@ -427,13 +433,25 @@ class LoadBlocks:
 
 @dataclass(frozen=True, eq=False)
 class ReadColumns:
-    """Task: the public columns as Arrow tables."""
+    """Task: some public columns as Arrow tables."""
 
     reading: Reading
+    names: tuple[str, ...]
 
     def __call__(self, k: int, parts: Iterable[Part]) -> list[Any]:
         """Those of a partition."""
-        return [part.public for _, part in self.reading.parts(k, parts)]
+        return [part.public.select(list(self.names)) for _, part in self.reading.parts(k, parts)]
+
+
+def columns_here(frame: Frame, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
+    """Public columns in this process; equal entries share one object. A pass."""
+    known: dict[Any, Any] = {}
+    task = ReadColumns(Reading.of(frame), tuple(dict.fromkeys(names)))
+    tables = [one for part in results(frame.engine, frame.each(task)) for one in part]
+    return {
+        name: np.array([known.setdefault(x, x) for t in tables for x in t.column(name).to_pylist()], dtype=object)
+        for name in task.names
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -522,8 +540,7 @@ class FrameRows(RowSource):
     def __init__(self, frame: Frame, columns: Columns, attribute: Any, progress: Progress) -> None:
         self.frame, self.columns, self.n, self._progress = frame, columns, len(frame), progress
         self.weights, self.attribute = Weights(), attribute
-        starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
-        self._reading = Reading(starts, frame.counted, frame.types(), self.n, stride(self.n))
+        self._reading = Reading.of(frame)
         self._encode: Encode | None = None
         self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
@@ -576,15 +593,6 @@ class FrameRows(RowSource):
         """Read and encode all rows, for methods without a base model; a pass."""
         self._load(None, None)
 
-    def columns_read(self) -> dict[str, NDArray[np.object_]]:
-        """The public columns in this process; equal entries share one object."""
-        known: dict[Any, Any] = {}
-        tables = [one for part in self._pass(lambda: self.frame.each(ReadColumns(self._reading))) for one in part]
-        return {
-            name: np.array([known.setdefault(x, x) for t in tables for x in t.column(name).to_pylist()], dtype=object)
-            for name in self.columns.all
-        }
-
     def load_positions(self) -> None:
         """Keep the attribute's entries beside blocks without features, for passes over :class:`GivenRows`."""
         self._keep(LoadPositions(self._reading))
@@ -628,4 +636,4 @@ class FrameRows(RowSource):
         self.frame.close()
 
 
-__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part"]
+__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part", "columns_here"]
