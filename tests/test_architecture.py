@@ -380,6 +380,7 @@ REPORT_IMPORTS = {
     *("exceptions", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
+    "metrics.drift",  # from which drift of public features on it is called large
     *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution
     "postprocessing.price",  # the price list in one sentence
 }
