@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,6 +35,7 @@ from justitia.postprocessing.plan import SMALL_EPSILON
 from justitia.postprocessing.solver import PostProcessingRun
 from justitia.privacy.attribute import Attribute
 from justitia.rows.source import Block
+from justitia.training.method import progress_bar
 
 #: Shuffle that makes the inner folds, and noise draws of a cell.
 SEED, DRAWS = 7, 1
@@ -210,7 +211,7 @@ def _run(some: Opened, cell: Cell, plan: PostProcessingPlan, noise_seed: int) ->
     ledger = PrivacyLedger(epsilon=cell.epsilon, delta=DELTA)
     session = replace(session, settings=settings, plan=calibrated, ledger=ledger)
     again = session.repeated(some.attribute, person=None, ledger=ledger, noise_seed=noise_seed)
-    again.run.train(settings.bar)
+    again.run.train(partial(progress_bar, settings.progress))
     return again.run
 
 
