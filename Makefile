@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs site-check pictures report-picture crash-test audit stress reproduce-paper bench bench-simulated bench-custodian mutants lock clean api dist sbom newcomer lowest-test newest-test python3.12-test python3.13-test release
+.PHONY: setup browser demo test check unit dask-test ray-test spark-test access-check bases-test java docs site-check pictures report-picture crash-test audit stress reproduce-paper bench bench-simulated bench-rivals bench-custodian mutants lock clean api dist sbom newcomer lowest-test newest-test python3.12-test python3.13-test release
 
 setup: $(STAMP)
 
@@ -63,8 +63,7 @@ bases-test: setup      ## bases of CatBoost and scikit-learn, saved in their own
 	$(ENGINES)
 	$(BIN)/python -m pytest tests/persistence/test_formats.py
 
-pictures: docs         ## the picture of the front page, drawn by a tutorial in the build of the site
-	cp docs/tutorials/images/sphx_glr_income_001.png docs/pictures/income.png
+pictures: setup        ## the drawings of docs/how_it_works.md
 	$(BIN)/python -m bench.pictures
 
 REPORT = out/report
@@ -100,17 +99,22 @@ reproduce-%: setup     ## one table or figure, by its name in `python -m bench.e
 
 MILLIONS ?= 1 4 16
 
-bench: setup           ## speed, memory and start as ratios: results/{bench,moments,scale,start}.json; MILLIONS="0.25 1" is quicker
+bench: setup           ## speed, memory, start and groups as ratios, in results/{bench,moments,scale,start,groups}.json; MILLIONS="0.25 1" is quicker
 	$(BIN)/python -m bench.performance.speed
 	$(BIN)/python -m bench.performance.moments
 	$(BIN)/python -m bench.performance.scale --rows $(MILLIONS)
 	$(BIN)/python -m bench.performance.start
-	$(BIN)/python -m bench.performance.pages scale
+	$(BIN)/python -m bench.performance.groups
+	$(BIN)/python -m bench.performance.pages scale scale_targets groups
 	$(BIN)/python -m bench.performance.billion
 
 bench-simulated: setup ## rows that are made inside the passes and stored nowhere: results/simulated.json; MILLIONS=20 is quicker
 	$(BIN)/python -m bench.performance.simulated --rows $(if $(filter command%,$(origin MILLIONS)),$(MILLIONS),200)
-	$(BIN)/python -m bench.performance.billion
+	$(BIN)/python -m bench.performance.pages simulated
+
+bench-rivals: setup    ## other methods beside ours on Income and on a million rows, up to half an hour: results/rivals.json
+	$(BIN)/python -m bench.performance.rivals
+	$(BIN)/python -m bench.performance.pages rivals
 
 bench-custodian: setup ## 50 clients for five minutes; as root, two users on Income: results/custodian.json
 	$(BIN)/python -m bench.performance.custodian

@@ -2,7 +2,8 @@
 
 Counted are prose, lists and tables. Left out are code blocks, formulas, comments and sections that a command generates
 from results (``<!-- results: name -->`` and ``<!-- summary: name -->``). Reading ease is the formula of Flesch (1948),
-about 60 for plain English and 30 for academic texts, with syllables estimated from groups of vowels.
+about 60 for plain English and 30 for academic texts, with syllables estimated from groups of vowels. Names with an
+underscore are not English and do not count for it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def paragraphs(text: str) -> list[str]:
 
 
 def reading_ease(blocks: Sequence[str]) -> float:
-    """Flesch's formula over these paragraphs; 0 for none."""
-    words = [word for block in blocks for word in _WORD.findall(block)]
+    """Flesch's formula over these paragraphs, without names such as ``test_of_a_case``; 0 for none."""
+    words = [word for block in blocks for word in _WORD.findall(block) if "_" not in word]
     sentences = sum(max(1, len(_SENTENCE.findall(block))) for block in blocks)
     if not words:
         return 0.0

@@ -2,8 +2,8 @@
 Bank: five age groups
 =====================
 
-11,162 clients in five age groups, of which "other" (under 25 or over 60) is 8% of the people. Bounds are wider there:
-fewer people, same noise. Demographic parity at epsilon 1 with the defaults.
+11,162 clients in five age groups. The group "other" (under 25 or over 60) has only 8% of them, so its bounds are wider.
+Demographic parity at epsilon 1 with the defaults.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ X_new, y_new, age_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.ilo
 # The cost is known before any data is used
 # -----------------------------------------
 #
-# A plan says which noisy answers a training run will ask for, and how large their noise will be.
+# A plan says which noisy releases a training run will make, and how large their noise will be.
 
 plan = PostProcessingPlan().calibrate(1.0, 1e-5, n=len(X))
 for release in plan.releases():
@@ -33,7 +33,7 @@ for release in plan.releases():
 # Train
 # -----
 #
-# The default tolerance, and one that corrects nothing, from the same noisy answers.
+# Two models from the same noisy answers: one with the default tolerance, one with a tolerance that corrects nothing.
 
 unfitted = LagrangianDualClassifier("demographic_parity", epsilon=1.0, groups=data.groups, random_state=0)
 model, plain = tradeoff(unfitted, X, y, sensitive_features=age, tolerances=[None, 1.0]).models
@@ -65,12 +65,12 @@ table["gap"] = [one.violation.estimate for one in found.values()]
 table.round(3)
 
 # %%
-# The certificate remarks on what the noise cannot resolve:
+# The certificate names the groups for which the noise is too large:
 
 print(*(model.certificate_.remarks or ("no remarks",)), sep="\n")
 
 # %%
 
 ax = measured.plot().ax_
-ax.set(title="share predicted to subscribe, noised, with bounds at 95%", xlim=(0, 1))
+ax.set(title="share predicted to subscribe, noisy, with 95% bounds", xlim=(0, 1))
 plt.show()

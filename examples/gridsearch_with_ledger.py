@@ -28,7 +28,7 @@ BUDGET, DELTA = 1.0, 1e-5
 #: Seven fits and six measurements at these prices cost 0.99 together: Gaussian costs add up in mu^2, not in epsilon.
 FIT, SCORE = 0.29, 0.18
 TOLERANCES = [0.02, 0.08, 0.2]
-#: Largest noised violation that is accepted.
+#: Largest noisy violation that is accepted.
 AIM = 0.1
 
 parser = argparse.ArgumentParser()
@@ -44,7 +44,7 @@ model = LagrangianDualClassifier(epsilon=FIT, delta=DELTA, groups=data.groups, r
 
 
 def accurate_enough_alike(results: dict[str, Any]) -> int:
-    """The most accurate candidate among those whose noised violation is within the aim, else the least violating."""
+    """The most accurate candidate among those whose noisy violation is within the aim, else the least violating."""
     alike = results["mean_test_violation"] >= -AIM
     preference = np.where(alike, results["mean_test_accuracy"], -1 + results["mean_test_violation"])
     return int(preference.argmax())
@@ -104,6 +104,6 @@ with tempfile.TemporaryDirectory() as folder, sklearn.config_context(enable_meta
                 for k in range(1, len(releases) + 1)
             ]
             ax.plot(range(1, len(spent) + 1), spent, look, label=name, markersize=3)
-        ax.set(xlabel="noised answers", ylabel="epsilon spent")
+        ax.set(xlabel="noisy answers", ylabel="epsilon spent")
         ax.legend(frameon=False)
         figure.savefig(picture, dpi=120)

@@ -3,8 +3,8 @@ Hours: a number
 ===============
 
 Predict hours of work per week so that predictions for women and men have the same distribution. The rows are those of
-Income. Demographic parity of a number compares the whole distribution of predictions: at every level the same share of
-women and men should be predicted to work more than that. The violation is the Kolmogorov-Smirnov distance.
+Income. Demographic parity of a number compares the whole distribution of predictions: for every number of hours, the
+same share of women and men should be predicted to work longer. The violation is the Kolmogorov-Smirnov distance.
 """
 
 import matplotlib.pyplot as plt
@@ -65,9 +65,9 @@ table = pd.DataFrame(
 table.round(3)
 
 # %%
-# The distance between the two distributions fell from nearly one half to about what was asked, and R2 from 0.25 to
-# 0.22. Means still differ by about one hour, because a small distance at every level adds up over the range; ask for
-# ``"mean_parity"`` if the mean is what counts.
+# The distance between the two distributions fell from nearly one half to about the tolerance, and R2 from 0.25 to 0.22.
+# Means still differ by about one hour, because small distances add up over the range. Train with ``"mean_parity"`` if
+# the mean is what counts.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 for ax, (title, one) in zip(axes, found.items(), strict=True):

@@ -32,8 +32,8 @@ curve = tradeoff(model, X, y, sensitive_features=sex, tolerances=[None, 0.05, 0.
 curve
 
 # %%
-# The left end of the curve is the default. Accuracy falls by two to three points; the tolerances in between buy some of
-# it back. What was promised for all four:
+# The left end of the curve is the default, which costs two to three points of accuracy. Larger tolerances cost less.
+# One certificate covers all four models:
 
 fair, plain = curve.models[0], curve.models[-1]
 fair.certificate_
@@ -61,7 +61,7 @@ measured = measure(
 measured
 
 # %%
-# The gap fell from about 17 points to what can hardly be distinguished from 0. Both in one table:
+# The gap fell from about 17 points to nearly 0. Both in one table:
 
 found = {"not corrected": measured.before, "corrected": measured}
 table = pd.DataFrame(
@@ -81,8 +81,8 @@ table.round(3)
 # The picture of it
 # -----------------
 #
-# On the left, the closer two points of one colour, the more alike the groups are treated. On the right, one budget
-# bought the whole curve.
+# On the left, the closer two points of one colour are, the more alike the groups are treated. On the right is the whole
+# curve, for one budget.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 measured.plot(ax=left)

@@ -2,9 +2,9 @@
 Missing attributes
 ==================
 
-Some people do not answer. "Not given" is protected like any answer and belongs to no group. Silence at random costs
-little; silence that goes with the outcome breaks the comparison, because groups are compared by those of their members
-who answered.
+Some people do not give their attribute. "Not given" is protected like any answer and belongs to no group. If people are
+silent at random, little is lost. If their silence depends on the outcome, the comparison is wrong, because each group
+is represented by those of its members who answered.
 """
 
 import warnings
@@ -26,7 +26,7 @@ X_new, y_new, age_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.ilo
 # Who is silent
 # -------------
 #
-# No one, a random share, or half of the people, nearly all of them subscribers.
+# Three cases: nobody, a random share of the people, or half of the people, nearly all of them subscribers.
 
 rng = np.random.default_rng(0)
 rank = rng.permutation(len(X)) / len(X)
@@ -56,14 +56,14 @@ table = pd.DataFrame(rows).T
 table.round(3)
 
 # %%
-# With random silence the noise stays the same number of people while the groups shrink. Little happens up to a point;
-# with 80% silent about 140 people of the smaller group are left, and the gap is hardly corrected any more.
+# With random silence the groups shrink while the noise in their sums stays the same. That matters little until groups
+# are small: with 80% silent, about 140 people of the smaller group are left, and the gap is hardly corrected any more.
 #
-# In the last row nearly all subscribers are silent, so the groups consist of people who did not subscribe, and what
-# is made alike is how often *they* get a positive decision. Accuracy is lost on that, and whether the rates of all
-# people come out alike is luck. The certificate cannot repair it; a ``MissingAttributeWarning`` says so where the
-# noisy sizes show that "not given" differs by label. If you expect such silence, find out why people do not answer
-# before you train.
+# In the last row nearly all subscribers are silent, so the groups consist of people who did not subscribe. The model
+# equalises how often *they* get a positive decision. That costs accuracy, and the rates of all people are equal only by
+# luck. Nothing can repair this without the missing answers. A ``MissingAttributeWarning`` appears where the noisy sizes
+# show that "not given" differs by label. If you expect such silence, find out why people do not answer before you
+# train.
 
 print(*(model.certificate_.remarks or ("no remarks",)), sep="\n")
 

@@ -20,7 +20,7 @@ X, y, sex = data.X.iloc[train], data.y.iloc[train], data.sensitive.iloc[train]
 X_new, y_new, sex_new = data.X.iloc[test], data.y.iloc[test], data.sensitive.iloc[test]
 
 # %%
-# The same class as for two classes: the target decides what is compared.
+# The estimator is the same as for two classes; it recognises the task from the target.
 
 model = LagrangianDualClassifier(
     "demographic_parity", tolerance=0.02, epsilon=1.0, delta=1e-5, groups=data.groups, random_state=0
@@ -72,9 +72,9 @@ rates = {
 pd.DataFrame(rates, index=list(model.classes_)).round(3)
 
 # %%
-# Read this table before you use such a model: the correction takes the cheapest way in accuracy, and here that suggests
-# manual work to women as often as to men. If that is not what you want, say so with ``costs=``, or compare only the
-# classes that matter, with a larger tolerance for the others (:doc:`/targets`).
+# Read this table before you use such a model. The correction loses as little accuracy as possible, and here that means
+# suggesting manual work to women as often as to men. If that is not what you want, say so with ``costs=``, or compare
+# only the classes that matter, with a larger tolerance for the others (:doc:`/targets`).
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 names = [str(name).replace("-", "-\n") for name in model.classes_]

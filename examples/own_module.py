@@ -75,9 +75,9 @@ table = pd.DataFrame.from_dict(rows, orient="index")
 table.round(3)
 
 # %%
-# Read the picture for how to inspect a fit, not for which network is better. Few women of Compas have a new charge,
-# equal opportunity compares just those, and runs differ widely. Where cells are that small, take a ``tradeoff`` curve
-# and a larger tolerance.
+# The picture shows how to inspect a fit, not which network is better. Equal opportunity compares only people with a new
+# charge, and few women of Compas have one, so runs differ widely. With cells that small, use a ``tradeoff`` curve and a
+# larger tolerance.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for (name, model), style in zip(models.items(), ("--", "-"), strict=True):
@@ -86,7 +86,7 @@ for (name, model), style in zip(models.items(), ("--", "-"), strict=True):
     women = next(one for one in model.history_columns_ if one.kind == "multiplier" and one.group == "Female")
     right.plot(history["round"], history[women.name], style, label=name)
 left.set(title="training accuracy (public)", xlabel="round")
-right.set(title="multiplier of women (noised)", xlabel="round")
+right.set(title="multiplier of women (noisy)", xlabel="round")
 right.axhline(0, color="0.5", linewidth=0.8)
 left.legend()
 plt.show()

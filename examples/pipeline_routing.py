@@ -2,7 +2,7 @@
 A scikit-learn pipeline with routing
 ====================================
 
-Cross-validation that pays for every answer. ``sensitive_features`` and ``ledger`` pass through ``cross_validate`` and
+Cross-validation on one privacy budget. ``sensitive_features`` and ``ledger`` pass through ``cross_validate`` and
 ``Pipeline`` to ``fit`` and to a scorer; the scaler and ``predict`` never get them. Every fit and every score debits one
 ledger, because the folds share people.
 """
@@ -94,7 +94,7 @@ table.round(3)
 ledger
 
 # %%
-# One more fit does not fit, and is refused before anything is computed:
+# The budget does not allow one more fit, so it is refused before anything is computed:
 
 try:
     pipeline.fit(data.X, data.y, sensitive_features=data.sensitive, ledger=ledger)
@@ -107,7 +107,7 @@ sklearn.set_config(enable_metadata_routing=False)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 left.plot(table["violation"], table["accuracy"], "o")
-left.set(title="held-out folds", xlabel="noised violation", ylabel="accuracy", ylim=(0.7, 0.9), xlim=(0, 0.2))
+left.set(title="held-out folds", xlabel="noisy violation", ylabel="accuracy", ylim=(0.7, 0.9), xlim=(0, 0.2))
 right.step(np.arange(4), [0.0, *spent], where="post")
 right.axhline(ledger.budget_epsilon, color="0.4", linestyle="--", label="budget")
 right.set(title="the ledger", xlabel="folds done", ylabel="epsilon", ylim=(0, 1.6))

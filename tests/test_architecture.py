@@ -295,6 +295,15 @@ def test_modules_asked_for_by_name_are_drawings_in_methods_that_show_an_object()
     assert found == SHOWN_BY
 
 
+def test_each_name_of_a_class_stands_for_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for name, tree in FILES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def test_imports_have_no_cycle() -> None:
     # imports inside functions count; the root package imports everything, so nothing may import it
     graph = {
@@ -371,6 +380,7 @@ REPORT_IMPORTS = {
     *("exceptions", "_files"),
     *("_validate", "preprocessing.encoding"),  # fields that people state; how public features were read
     "metrics.bounds",  # how a bound is written beside its threshold
+    "metrics.drift",  # from which drift of public features on it is called large
     *("regressor", "tasks", "metrics.means"),  # kinds of target, and levels of a measured distribution
     "postprocessing.price",  # the price list in one sentence
 }

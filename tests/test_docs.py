@@ -14,6 +14,8 @@ from justitia.privacy.certificate import NOT_COVERED, SEVERAL_ROWS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+#: Pages without snippets whose links are followed too.
+OTHERS = [ROOT / name for name in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")]
 README, SPEED, RESULTS = (
     (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md", "docs/results.md")
 )
@@ -95,7 +97,7 @@ def test_python_blocks_of_a_page_are_never_exempt(page: Path) -> None:
     assert [one for one in languages if one.lower().startswith("py") and one != "python"] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=page_name)
 def test_relative_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
     assert missing_targets(page) == []
 

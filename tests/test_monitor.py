@@ -278,6 +278,23 @@ def test_wrong_settings_are_refused_in_one_sentence_and_leave_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("groups", [["a", "b"], {"sex": ["a", "b"]}])
+def test_sensitive_column_is_not_watched_because_its_distribution_would_be_exact(groups: Any, tmp_path: Path) -> None:
+    decided, sex = rows(0.0)
+    table = pd.DataFrame({"sex": sex, "age": np.arange(N)})
+    if isinstance(groups, dict):
+        with pytest.raises(ValueError, match="the column 'sex' is sensitive"):
+            made(tmp_path, groups=groups, reference=table)
+        assert not (tmp_path / "monitor").exists()
+        return
+    monitor = made(tmp_path, groups=groups, reference=table)  # nothing says yet which column is sensitive
+    for sensitive in (table["sex"], table[["sex"]]):
+        with pytest.raises(ValueError, match="the column 'sex' is sensitive"):
+            monitor.add(decided, sensitive_features=sensitive, features=table)
+    assert monitor.entries == ()
+    assert monitor.spent() == 0
+
+
 def test_period_that_was_measured_is_refused_before_a_debit(tmp_path: Path) -> None:
     monitor = made(tmp_path, people="same")
     added(monitor, 0.0, 0)

@@ -88,4 +88,5 @@ A note.
 def test_reading_ease_of_short_words_in_short_sentences_is_higher() -> None:
     assert reading_ease(["The cat sat. It ate."]) == pytest.approx(206.835 - 1.015 * 2.5 - 84.6)
     assert reading_ease(["Institutional considerations necessitate deliberation."]) < 0
+    assert reading_ease(["The cat sat. It ate test_of_a_name."]) == reading_ease(["The cat sat. It ate."])
     assert reading_ease([]) == 0

@@ -187,7 +187,7 @@ def _ratios(name: str, keep: Callable[[str], bool] = lambda _: True) -> Callable
 
 
 def _of_default(name: str) -> bool:
-    return any(word in name for word in ("default fit", "curve of", "distillation"))
+    return any(word in name for word in ("default fit", "curve of", "distillation", "one row"))
 
 
 SUMMARIES: dict[str, Callable[[Path], str]] = {

@@ -126,7 +126,7 @@ def _fits(cell: Cell, data: Dataset, train: Index, test: Index) -> Iterator[dict
         for multiple in MULTIPLES:
             point = session.follow(here, multiple * run.tolerance)
             point.train(start=lam)
-            row = run._points.row(point.run, point.run.scores(), multiple * run.tolerance, corrected=True)
+            row = point.run.priced_row(run._points, point.run.scores(), multiple * run.tolerance, corrected=True)
             predicted = decided(point.run.fitted().margin(new))
             found["points"].append(
                 [

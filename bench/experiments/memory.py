@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bench.rivals.boosted import BoostedTrees, Kind
 from justitia.learners.base import Base, Inputs
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.tasks import BINARY, Task
 
 _known: dict[Hashable, Any] = {}
@@ -53,7 +53,7 @@ class SharedBase(Base):
         """Out-of-fold predictions of the default base."""
 
         def learned() -> tuple[Any, NDArray[np.float64]]:
-            base = default_base(len(y), self.task)
+            base = LightGBMBase(len(y), self.task)
             return base, base.learn(inputs, y, weight, seed=seed, progress=progress)
 
         self._base, found = remembered(("base", self._rows), learned)

@@ -1,7 +1,8 @@
 """Marked sections of the documentation, from results of the benchmarks: ``python -m bench.performance.pages``.
 
-``docs/scale.md`` shows the fits in ``results/scale.json``, ``docs/custodian.md`` the load, the two users and the timing
-of the custodian. A section without results keeps its text. ``bench.performance.billion`` fills its own section.
+``docs/scale.md`` shows the fits in ``results/scale.json`` and ``results/simulated.json``, ``docs/speed.md`` the rivals
+and the fits by number of groups, ``docs/custodian.md`` the load, the two users and the timing of the custodian. A
+section without results says so. ``bench.performance.billion`` fills its own section.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.performance import rivals
+
 ROOT = Path(__file__).parents[2]
+#: In a section whose benchmark has not been run.
+ABSENT = "No results are committed yet."
+_PER_ANSWER = "processor_ms_of_the_service_per_answer"
 
 
 def fill(page: str, name: str, text: str) -> str:
@@ -36,6 +42,7 @@ def fits(found: Sequence[Mapping[str, Any]]) -> str:
         "rows",
         "processes",
         "seconds in passes",
+        "processor microseconds per row in passes",
         "processor seconds",
         "forecast",
         "peak memory of a process",
@@ -48,6 +55,7 @@ def fits(found: Sequence[Mapping[str, Any]]) -> str:
                 f"{one['rows']:,}",
                 one["workers"],
                 f"{one['pass_seconds']:,.0f}",
+                _each(one),
                 f"{one['processor_seconds']:,.0f}",
                 f"{one['forecast']:,.0f}",
                 f"{one['peak_bytes'] / 2**30:.2f} GB",
@@ -56,6 +64,56 @@ def fits(found: Sequence[Mapping[str, Any]]) -> str:
             for one in found
         ],
         words=0,
+    )
+
+
+def _each(one: Mapping[str, Any]) -> str:
+    """Processor microseconds of one row in all passes, where they were measured."""
+    seconds = one.get("pass_processor_seconds")
+    return "-" if seconds is None else f"{1e6 * seconds / one['rows']:.1f}"
+
+
+def targets(ratios: Sequence[Mapping[str, Any]]) -> str:
+    """Each ratio with its target, and whether it is met."""
+    words = {"<=": "at most", ">=": "at least"}
+    lines = [
+        (
+            one["name"],
+            f"{one['value']:.2f}",
+            f"{words[one['relation']]} {one['target']:g}",
+            "yes" if one["passed"] else "**no**",
+        )
+        for one in ratios
+    ]
+    return markdown(("ratio", "measured", "target", "met"), lines)
+
+
+def simulated(found: Sequence[Mapping[str, Any]]) -> str:
+    """Fits on rows that are made in the passes."""
+    head = (
+        *("rows", "seconds", "processor microseconds per row", "peak memory"),
+        "largest noisy gap, first and last check",
+    )
+    rows = [
+        (
+            f"{one['rows']:,}",
+            f"{one['seconds']:,.0f}",
+            f"{one['microseconds_per_row']:.1f}",
+            f"{one['peak_bytes'] / 2**30:.2f} GB",
+            " / ".join(f"{gap:.4f}" for gap in one["largest_noisy_gap"]),
+        )
+        for one in found
+    ]
+    return markdown(head, rows, words=0)
+
+
+def by_groups(facts: Mapping[str, Any]) -> str:
+    """Processor time of fits by number of groups, over that of the fewest."""
+    fits = facts["fits"]
+    rows = [(one["groups"], f"{one['ratio']:.2f}", f"{one['distillation'] / one['fit']:.2f}") for one in fits]
+    return (
+        f"{markdown(('groups', 'fit / fit with the fewest', 'distillation / fit'), rows, words=0)}\n\n"
+        f"{facts['rows']:,} rows. From five groups on, time grows with the power {facts['exponent']:.2f} of the groups."
     )
 
 
@@ -71,6 +129,11 @@ def load(found: Mapping[str, Any]) -> str:
             ("epsilon spent", f"{found['spent_epsilon']:g} of {found['budget_epsilon']:g}"),
             ("seconds per answer, median and 99%", f"{found['p50_seconds']:.2f} / {found['p99_seconds']:.2f}"),
             ("answers per second in each half", " / ".join(f"{one:g}" for one in found["per_second_in_each_half"])),
+            *(
+                [("processor milliseconds of the service per answer", f"{found[_PER_ANSWER]:g}")]
+                if _PER_ANSWER in found
+                else []
+            ),
             ("memory in MB at start, quarter, half, end", memory),
         ],
     )
@@ -128,6 +191,10 @@ def timing(found: Mapping[str, Any]) -> str:
 #: File of results, page and text of each section.
 SECTIONS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
     "scale": ("scale.json", "scale.md", lambda facts: fits(facts["fits"])),
+    "scale_targets": ("scale.json", "scale.md", lambda facts: targets(facts["ratios"])),
+    "simulated": ("simulated.json", "scale.md", lambda facts: simulated(facts["fits"])),
+    "rivals": ("rivals.json", "speed.md", lambda facts: rivals.table(facts["runs"])),
+    "groups": ("groups.json", "speed.md", by_groups),
     "custodian": (
         "custodian.json",
         "custodian.md",
@@ -138,15 +205,14 @@ SECTIONS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
 
 
 def write(names: Sequence[str], results: Path, docs: Path) -> list[str]:
-    """Fill the sections that have results; the names of those that were filled."""
+    """Fill the sections; the names of those that have results."""
     filled = []
     for name in names:
         file, page, text = SECTIONS[name]
-        if (results / file).exists():
-            old = (docs / page).read_text(encoding="utf-8")
-            new = fill(old, name, text(json.loads((results / file).read_text(encoding="utf-8"))))
-            (docs / page).write_text(new, encoding="utf-8")
-            filled.append(name)
+        found, old = results / file, (docs / page).read_text(encoding="utf-8")
+        new = text(json.loads(found.read_text(encoding="utf-8"))) if found.exists() else ABSENT
+        (docs / page).write_text(fill(old, name, new), encoding="utf-8")
+        filled += [name] if found.exists() else []
     return filled
 
 

@@ -17,7 +17,7 @@ from bench.rivals.posteriors import joint, linear_weights
 from justitia import LagrangianDualClassifier, datasets, tradeoff
 from justitia.datasets import make_synthetic
 from justitia.learners.base import Inputs
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.metrics.exact import violation
 from justitia.postprocessing.price import TOLERANCES
 from justitia.preprocessing.encoding import TabularEncoder
@@ -71,7 +71,7 @@ def _seconds(name: str) -> list[Ratio]:
 
     found = compare(
         {
-            "base": lambda: default_base(len(y)).learn(inputs, y, np.ones(len(y)), seed=0, progress=lambda _: None),
+            "base": lambda: LightGBMBase(len(y)).learn(inputs, y, np.ones(len(y)), seed=0, progress=lambda _: None),
             "fit": lambda: model().fit(*rows, sensitive_features=data.sensitive),
             "curve": lambda: tradeoff(model(), *rows, sensitive_features=data.sensitive, tolerances=CURVE),
         },

@@ -4,7 +4,8 @@ Equalized odds at epsilon 1 on Income and on made-up rows with 50 features and t
 process of its own with one thread, one after the other in one run; each fits, and predicts the rows that it has learned
 from. Shown are processor seconds as ratios to one plain LightGBM with its default settings, which runs first and last,
 so that its two times show how steady the machine was. A fit that takes longer than the timeout, of processor time, is
-ended and reported as such. Kept in ``results/rivals.json``; ``--write docs/speed.md`` fills the marked section there.
+ended and reported as such. Kept in ``results/rivals.json``; ``bench.performance.pages rivals`` fills the section of
+``docs/speed.md``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import resource
 import statistics
 import subprocess
@@ -37,7 +37,6 @@ NAMES = {
     "DP-FERMI": "DP-FERMI, ε = 1",
     "RaCO-DP": "RaCO-DP, ε = 1",
 }
-SECTION = re.compile(r"(<!-- performance: rivals -->\n).*?(<!-- end of performance -->)", re.DOTALL)
 #: X, y, groups of all rows, names of the groups.
 Rows = tuple[Any, Any, Any, tuple[Any, ...]]
 
@@ -177,13 +176,6 @@ def _cell(run: dict[str, Any], step: str) -> str:
     return f"{run[f'{step}_ratio']:.1f}" if f"{step}_ratio" in run else "failed" if "failed" in run else "-"
 
 
-def filled(page: str, runs: list[dict[str, Any]]) -> str:
-    """The page with the table in its marked section."""
-    if not SECTION.search(page):
-        raise ValueError("expected a section '<!-- performance: rivals -->' in the page, got none; add its two marks.")
-    return SECTION.sub(lambda found: f"{found[1]}{table(runs)}\n{found[2]}", page)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Measure, keep, print; or fill a page from what is kept."""
     parser = argparse.ArgumentParser(prog="python -m bench.performance.rivals", description=__doc__)
@@ -191,15 +183,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--timeout", type=float, default=600.0, help="processor seconds of one method on one data set")
     parser.add_argument("--no-income", action="store_true", help="made-up rows alone")
     parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="fill the section of this page from the results")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.one:
         print(json.dumps(one(chosen.one, chosen.rows)))
-        return
-    if chosen.write:
-        page = chosen.write.read_text(encoding="utf-8")
-        chosen.write.write_text(filled(page, json.loads(chosen.output.read_text())["runs"]), encoding="utf-8")
         return
     runs: list[dict[str, Any]] = []
     sizes = ([] if chosen.no_income else [0]) + ([chosen.rows] if chosen.rows else [])
@@ -209,7 +196,7 @@ def main(arguments: list[str] | None = None) -> None:
             found.append(measured(method, rows, chosen.timeout))
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
         runs += with_ratios(found)
-    chosen.output.write_text(json.dumps({"threads": 1, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+        chosen.output.write_text(json.dumps({"threads": 1, "runs": runs}, indent=1) + "\n", encoding="utf-8")
     print(table(runs))
 
 

@@ -30,8 +30,8 @@ from bench.performance.ratios import Ratio, report, table
 from justitia import LagrangianDualClassifier, PostProcessingPlan
 
 MILLION = 1_000_000
-#: Millions of rows, and how many of them are tried with two processes, too: of fewer, the start of a process, which is
-#: part of its first pass, would be much of what is measured.
+#: Millions of rows, and from how many on two processes are tried, too: of fewer, the start of a process, which is part
+#: of its first pass, would be much of what is measured.
 ROWS, SHARED = (1.0, 4.0, 16.0), 4.0
 GROUP_ROWS = 131_072
 MOST_BYTES = 1.2 * 2**30
@@ -207,13 +207,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 0 if every target is met."""
     parser = argparse.ArgumentParser(prog="python -m bench.performance.scale", description=__doc__)
     parser.add_argument("--rows", type=float, nargs="+", default=ROWS, metavar="MILLIONS", help="1, 4 and 16 as it is")
-    parser.add_argument("--workers", type=int, nargs="+", help="1 and, of 4 million rows, 2 as it is")
+    parser.add_argument("--workers", type=int, nargs="+", help="1 and, from 4 million rows on, 2 as it is")
     parser.add_argument("--output", type=Path, default=Path("results/scale.json"))
     options = parser.parse_args(arguments)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for millions in options.rows:
         rows = int(millions * MILLION)
-        new = measured(rows, tuple(options.workers or ((1, 2) if millions == SHARED else (1,))))
+        new = measured(rows, tuple(options.workers or ((1, 2) if millions >= SHARED else (1,))))
         found = sorted([*kept(options.output, {rows}), *new], key=lambda one: (one["rows"], one["workers"]))
         ratios = ratios_of(found)
         facts = json.loads(report(ratios, quick=False)) | {"fits": found}

@@ -84,7 +84,7 @@ class MadeAgain(Kept):
 
 
 def fit(rows: int) -> dict[str, Any]:
-    """Seconds and peak memory of a fit, and the largest gap before and after by the noised answers."""
+    """Seconds and peak memory of a fit, and the largest gap by the noised answers of the first and last check."""
     warnings.simplefilter("ignore")
     model = LagrangianDualClassifier(epsilon=1.0, groups=GROUPS, tolerance=0.01, base="p", random_state=0)
     begun, used = time.perf_counter(), time.process_time()

@@ -308,19 +308,21 @@ def row_ratios(*, quick: bool) -> list[Ratio]:
         model.fit(people, y, sensitive_features=group)
     row, numbers, booster = people.iloc[:1], model.encoder_.transform(people[:1]), model.rule_.base.models[0].booster_
     turns, inner = 5 if quick else 20, 50
-    steps: dict[str, Step] = {
-        "ours": lambda: model.predict(row),
-        "LightGBM": lambda: booster.predict(numbers, num_threads=1),
-    }
-    ratio = compare(steps, "LightGBM", turns, inner)["ours"]
-    each = []
-    for _ in range(turns):
-        begun = time.process_time()
-        for _ in range(inner):
-            model.predict(row)
-        each.append(1e3 * (time.process_time() - begun) / inner)
+
+    def milliseconds(step: Step) -> float:
+        """Processor time: other programs lengthen a long step more than a short one."""
+        each = []
+        for _ in range(turns + 1):
+            begun = time.process_time()
+            for _ in range(inner):
+                step()
+            each.append(1e3 * (time.process_time() - begun) / inner)
+        return statistics.median(each[1:])  # the first turn warms up
+
+    ours = milliseconds(lambda: model.predict(row))
+    ratio = ours / milliseconds(lambda: booster.predict(numbers, num_threads=1))
     return [
-        Ratio("one row of a data frame, processor milliseconds", statistics.median(each), "<=", 3.0, turns),
+        Ratio("one row of a data frame, processor milliseconds", ours, "<=", 2.0, turns),
         Ratio("one row of a data frame / Booster.predict of it", ratio, "<=", 60.0, turns),
     ]
 

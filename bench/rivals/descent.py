@@ -33,8 +33,8 @@ from justitia.privacy.mechanisms import HiddenNoiseSeed
 from justitia.privacy.vault import check_budget, named_groups, noise_from
 from justitia.training.history import history_table
 from justitia.training.lagrangian import Problem, population_means, row_bound, usable_sizes
-from justitia.training.method import Array, calibrated
-from justitia.training.plan import PlannedRelease
+from justitia.training.method import Array
+from justitia.training.plan import PlannedRelease, calibrated
 from justitia.training.session import Settings, open_session
 
 

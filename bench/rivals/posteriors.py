@@ -19,7 +19,7 @@ from bench.rivals.classifier import RivalClassifier, all_or_nothing
 from justitia._validate import check_nonnegative
 from justitia.learners.base import FOLDS, CrossFitted, Inputs
 from justitia.learners.calibration import Calibration, calibrate
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.notions import FairnessNotion, get_notion
 from justitia.postprocessing.dual import constraints_of, label_table, solve
 from justitia.preprocessing.tables import public_seed
@@ -161,7 +161,7 @@ class PosteriorClassifier(RivalClassifier):
     ) -> dict[str, Any]:
         """Models of label and group, and what they say of the training rows."""
         inputs, y = Inputs(X, features), target.astype(np.float64)
-        base, ones = default_base(len(y)), np.ones(len(y))
+        base, ones = LightGBMBase(len(y)), np.ones(len(y))
         raw = base.learn(inputs, y, ones, seed=seed, progress=lambda _: None)
         calibration = calibrate(raw, y, ones)
         q0, q1 = groups.learn(features.astype(np.float64), y, codes, seed=seed)

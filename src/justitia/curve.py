@@ -155,7 +155,6 @@ def tradeoff(
         trained = session.train()
         session.check_spent()
         first._keep(session, trained)
-        first._keep_price(session)
         points = {grid[0]: (first, _point(grid[0], session))}
         for branch in _branches(grid):
             here, lam = session, trained.lam
@@ -199,7 +198,6 @@ def _sibling(first: Model, session: Session, trained: Trained, tolerance: float)
     """A fitted model like the first, with its own weights; plan, ledger and certificate are those of the curve."""
     model: Model = copy.copy(first).set_params(tolerance=tolerance)
     model._keep(session, trained)
-    model._keep_price(session)
     model.plan_ = first.plan_
     model.certificate_ = replace(first.certificate_, remarks=model.certificate_.remarks)
     return model

@@ -23,12 +23,12 @@ from justitia._validate import check_choice, check_nonnegative, check_same_lengt
 from justitia.engines import engine_of, name_of, plan_class, warn_of_old_name
 from justitia.goals import Goal
 from justitia.learners.base import Inputs, base_of
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.notions import FairnessNotion, get_notions
 from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.coin import Coin
-from justitia.postprocessing.method import PostProcessing
 from justitia.postprocessing.plan import AT, PostProcessingPlan
+from justitia.postprocessing.solver import PostProcessing
 from justitia.preprocessing.outliers import input_diagnostics
 from justitia.preprocessing.proxies import ProxyEncoder, check_proxy_names, read_proxy
 from justitia.preprocessing.tables import read_costs, read_target, read_task_target, read_weight
@@ -468,7 +468,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
 
             return network_method(self.module, problem, plan, seed)
         base = base_of(self.base, problem.task, n_jobs=self.n_jobs)
-        base = base or default_base(len(problem), problem.task, n_jobs=self.n_jobs)
+        base = base or LightGBMBase(len(problem), problem.task, n_jobs=self.n_jobs)
         coin = Coin.from_seed(float(self.randomize), seed) if self.randomize else None
         return PostProcessing(base, Inputs(table, problem.X.reshape(len(problem), -1)), problem, seed, coin)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -291,7 +291,8 @@ class Monitor:
         name : str
             Public name of the model.
         reference : DataFrame or dict of columns, optional
-            Public features of the rows that the model was trained on: their drift is watched.
+            Public features of the rows that the model was trained on: their drift is watched. Their distributions are
+            stored as they are, so a column that ``groups`` names as sensitive is refused.
         reference_scores : array-like, optional
             Scores of the same rows.
 
@@ -300,10 +301,9 @@ class Monitor:
         FileExistsError
             If there is such a folder.
         """
-        columns = {
-            column: ColumnReference.from_values(column, values)
-            for column, values in _columns(reference, reference_scores).items()
-        }
+        given = _columns(reference, reference_scores)
+        _refuse_sensitive(given, groups if isinstance(groups, Mapping) else ())
+        columns = {column: ColumnReference.from_values(column, values) for column, values in given.items()}
         settings = MonitorSettings(
             name=name,
             limit=float(limit),
@@ -357,6 +357,8 @@ class Monitor:
 
         Raises
         ------
+        ValueError
+            If the monitor watches a column that has the name of a sensitive one, whose distribution would be exact.
         BudgetExceeded
             If all planned measurements were made.
         LedgerError
@@ -368,6 +370,7 @@ class Monitor:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"expected when to be text on one line, got {when!r}.")
         given = _columns(features, scores)
+        _refuse_sensitive(settings.columns, getattr(sensitive_features, "names", ()))
         lacking = [column for column in settings.columns if column not in given]
         if lacking:
             raise ValueError(
@@ -516,6 +519,16 @@ def _columns(features: Any, scores: Any) -> dict[str, Any]:
             raise ValueError(f"expected no column {SCORES!r} beside scores, got one; rename it.")
         found[SCORES] = scores
     return found
+
+
+def _refuse_sensitive(watched: Iterable[str], sensitive: Iterable[Any]) -> None:
+    """Refuse to watch a sensitive column: distributions and drift of watched columns are exact."""
+    shared = {str(name) for name in sensitive if name is not None} & set(watched)
+    if shared:
+        raise ValueError(
+            f"the column {min(shared)!r} is sensitive, and a monitor stores the exact distribution of what it watches; "
+            "make a monitor whose reference does not have it."
+        )
 
 
 def _plain_groups(groups: Any) -> Any:

@@ -77,7 +77,6 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
             trained = session.train()
             session.check_spent()
             self._keep(session, trained)
-            self._keep_price(session)
         # Last, so that a warning turned into an error does not throw away a model that was paid for.
         for sentence in self.certificate_.remarks:
             if isinstance(sentence, Notice):
@@ -94,7 +93,7 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
     def _keep_released(
         self, session: Session, trained: Trained, rates: list[str], scores: tuple[str, ...] = ("accuracy", "auc")
     ) -> None:
-        """Keep what every kind of model has: certificate, ledger, plan, multipliers and history."""
+        """Keep what every kind of model has: certificate, ledger, plan, multipliers, history, and the price list."""
         groups = list(session.vault.group_names)
         self.tolerance_ = session.run.tolerance
         self.distance_ = session.run.distance()
@@ -109,6 +108,9 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         self.history_, self.history_columns_ = history_table(
             trained.history, groups, rates, private=private, scores=scores
         )
+        self.__dict__.pop("price_", None)  # of an earlier fit
+        if (prices := run.price()) is not None:
+            self.price_ = prices
 
     def encoded_names(self) -> list[str]:
         """Names of the public features after preprocessing."""
@@ -157,12 +159,6 @@ class PrivateEstimator(HiddenNoiseSeed, TabularEstimator):
         """
         check_is_fitted(self, "rule_")
         return explained(self.rule_, self._inputs(X), self.encoded_names(), getattr(self, "classes_", None))
-
-    def _keep_price(self, session: Session) -> None:
-        """Keep the price list, of engines that have one."""
-        self.__dict__.pop("price_", None)  # of an earlier fit
-        if (found := session.run.price()) is not None:
-            self.price_ = found
 
     def _open_files(self, data: FileData) -> FileRows | FrameRows:
         """All rows of files or of a data frame, with a bar for each pass."""

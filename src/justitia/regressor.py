@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from justitia._validate import check_choice, check_nonnegative, check_same_length
 from justitia.learners.base import Inputs, base_of
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.persistence import folder as saved_folder
 from justitia.postprocessing.number_notions import NUMBER_NOTIONS
 from justitia.postprocessing.number_rule import NumberRule
@@ -245,7 +245,7 @@ class LagrangianDualRegressor(RegressorMixin, PrivateEstimator):
             tolerance = None if self.tolerance is None else float(self.tolerance)
             settings = Settings.from_model(self, plan, tolerance=tolerance, remarks=remarks, rows=rows)
             base = base_of(self.base, NUMBER, n_jobs=self.n_jobs)
-            base = base or default_base(len(problem), NUMBER, n_jobs=self.n_jobs)
+            base = base or LightGBMBase(len(problem), NUMBER, n_jobs=self.n_jobs)
             inputs = Inputs(table, problem.X.reshape(len(problem), -1))
             method = NumberMethod(base, inputs, problem, notion, self.bounds_, settings.seed)
             return open_session(settings, method, attribute, person=person, ledger=ledger, folder=folder)

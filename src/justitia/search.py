@@ -18,7 +18,7 @@ from justitia.engines import AS_PUBLISHED, engine_of
 from justitia.estimator import LagrangianDualClassifier, plan_of, unfitted
 from justitia.estimator import check_parameters as check_classifier
 from justitia.preprocessing.tables import public_seed
-from justitia.privacy.accounting import GaussianCost, SelectionCost, gaussian_epsilon
+from justitia.privacy.accounting import SelectionCost, gaussian_epsilon, gaussian_multipliers
 from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.ledger import ROUND_OFF, Certificate, PrivacyLedger, Release
@@ -266,11 +266,10 @@ class _Candidate(NamedTuple):
 
     def mu(self) -> float:
         """Of one fit: the square root of the sum of 1 / sigma^2."""
-        costs = self.session.plan.costs()
-        if not all(isinstance(cost, GaussianCost) for cost in costs):
+        pairs = gaussian_multipliers(self.session.plan.costs())
+        if pairs is None:
             raise ValueError(_NOT_GAUSSIAN)
-        spent = (n / cost.noise_multiplier**2 for cost, n in costs.items() if isinstance(cost, GaussianCost))
-        return math.sqrt(sum(spent))
+        return math.sqrt(sum(n / multiplier**2 for multiplier, n in pairs))
 
 
 def _rehearsed(candidate: Model, data: dict[str, Any]) -> _Candidate:

@@ -5,12 +5,32 @@ from pathlib import Path
 
 import pytest
 
-from bench.performance import billion
-from bench.performance.pages import ROOT, SECTIONS, fill, fits, load, timing, users, write
+from bench.performance import billion, rivals
+from bench.performance.pages import (
+    ABSENT,
+    ROOT,
+    SECTIONS,
+    by_groups,
+    fill,
+    fits,
+    load,
+    simulated,
+    targets,
+    timing,
+    users,
+    write,
+)
 
 PAGE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 FITS = [
-    {"rows": 1_000_000, "workers": 1, "pass_seconds": 60.4, "processor_seconds": 110.0, "forecast": 113.2}
+    {
+        "rows": 1_000_000,
+        "workers": 1,
+        "pass_seconds": 60.4,
+        "pass_processor_seconds": 25.04,
+        "processor_seconds": 110.0,
+        "forecast": 113.2,
+    }
     | {"peak_bytes": 2**30, "load": [1.6, 0.3]},
     {"rows": 1_000_000, "workers": 2, "pass_seconds": 31.0, "processor_seconds": 118.0, "forecast": 113.2}
     | {"peak_bytes": 2**30, "load": [1.0, 1.0]},
@@ -40,9 +60,49 @@ def test_page_without_exactly_one_such_section_is_refused(page: str) -> None:
 
 def test_table_of_fits_has_one_line_per_fit() -> None:
     head, rule, *lines = fits(FITS).splitlines()
-    assert head.startswith("| rows | processes | seconds in passes |")
-    assert rule == "| " + " | ".join(["---:"] * 7) + " |"
-    assert lines[2] == "| 4,000,000 | 1 | 1,234 | 410 | 342 | 1.50 GB | 4.1 |"
+    assert head.startswith("| rows | processes | seconds in passes | processor microseconds per row in passes |")
+    assert lines[0].startswith("| 1,000,000 | 1 | 60 | 25.0 | 110 |")
+    assert rule == "| " + " | ".join(["---:"] * 8) + " |"
+    assert lines[2] == "| 4,000,000 | 1 | 1,234 | - | 410 | 342 | 1.50 GB | 4.1 |"
+
+
+def test_targets_that_are_missed_are_marked() -> None:
+    ratios = [
+        {"name": "speed", "value": 1.987, "relation": ">=", "target": 1.7, "passed": True},
+        {"name": "memory", "value": 1.3, "relation": "<=", "target": 1.2, "passed": False},
+    ]
+    lines = targets(ratios).splitlines()[2:]
+    assert lines == ["| speed | 1.99 | at least 1.7 | yes |", "| memory | 1.30 | at most 1.2 | **no** |"]
+
+
+def test_tables_of_simulated_rows_and_of_groups_have_one_line_per_fit() -> None:
+    one = {"rows": 200_000_000, "seconds": 1234.5, "microseconds_per_row": 6.04, "peak_bytes": 2**30}
+    assert simulated([one | {"largest_noisy_gap": [0.25, 0.01]}]).splitlines()[2:] == [
+        "| 200,000,000 | 1,234 | 6.0 | 1.00 GB | 0.2500 / 0.0100 |"
+    ]
+    fit = {"groups": 5, "ratio": 1.5, "fit": 2.0, "distillation": 0.5}
+    text = by_groups({"rows": 2000, "exponent": 0.987, "fits": [fit]})
+    assert "| 5 | 1.50 | 0.25 |" in text
+    assert text.endswith("2,000 rows. From five groups on, time grows with the power 0.99 of the groups.")
+
+
+def test_rivals_have_a_line_each_and_say_what_timed_out() -> None:
+    runs = [
+        {"method": method, "data": rivals.MADE_UP, "rows": 3000, "fit": 2.0, "predict": 0.5}
+        for method in rivals.METHODS
+        if method not in {rivals.REDUCTION, "FairGBM"}
+    ]
+    runs.insert(1, {"method": rivals.REDUCTION, "data": rivals.MADE_UP, "rows": 3000, "timeout": 600.0})
+    runs.insert(2, {"method": "FairGBM", "data": rivals.MADE_UP, "rows": 3000, "failed": "no memory"})
+    lines = rivals.table(rivals.with_ratios(runs)).splitlines()
+    assert lines[0] == "| method | fit, 3,000 made-up rows | predict |"
+    assert lines[2:5] == [
+        "| Justitia, ε = 1 | 1.0 | 1.0 |",
+        "| ExponentiatedGradient over LightGBM (fairlearn), no privacy | over 10 minutes | - |",
+        "| LinearPost, no privacy | 1.0 | 1.0 |",
+    ]
+    assert lines[5] == "| FairGBM, no privacy | failed | failed |"
+    assert lines[-1].endswith("the longer of the two took 1.00 times the shorter.")
 
 
 def test_tables_of_the_custodian_say_what_was_found() -> None:
@@ -65,10 +125,17 @@ def test_forecast_is_a_line_through_the_two_largest_fits_of_one_process() -> Non
     assert "| 100 | 0.28 | 28 | 1.40 | 2.1 GB |" in text  # 10 + 1e5 / 100 seconds, on 100 cores
 
 
+def test_section_without_results_says_so(tmp_path: Path) -> None:
+    (tmp_path / "speed.md").write_text(PAGE.format("rivals"))
+    assert write(["rivals"], tmp_path, tmp_path) == []
+    assert (tmp_path / "speed.md").read_text() == PAGE.format("rivals").replace("old", ABSENT)
+
+
 def test_pages_show_the_committed_results(tmp_path: Path) -> None:
     for page in {page for _, page, _ in SECTIONS.values()}:
         (tmp_path / page).write_text((ROOT / "docs" / page).read_text(encoding="utf-8"), encoding="utf-8")
-    assert write(list(SECTIONS), ROOT / "results", tmp_path) == list(SECTIONS)
+    measured = [name for name, (file, _, _) in SECTIONS.items() if (ROOT / "results" / file).exists()]
+    assert write(list(SECTIONS), ROOT / "results", tmp_path) == measured
     for page in {page for _, page, _ in SECTIONS.values()}:
         assert (tmp_path / page).read_text(encoding="utf-8") == (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = json.loads(billion.SCALE.read_text(encoding="utf-8"))["fits"]

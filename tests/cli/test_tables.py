@@ -13,7 +13,7 @@ from pyarrow import parquet as pyarrow_parquet
 from justitia.cli.commands.split import RawRows
 from justitia.cli.errors import Refusal
 from justitia.cli.files.attribute import (
-    Bins,
+    CutPoints,
     Where,
     find_attribute,
     groups_text,
@@ -98,7 +98,7 @@ def test_bins_have_names_from_their_cuts_and_what_is_no_number_is_not_given() ->
         *("age<25", "25<=age<60", "25<=age<60", "age>=60", "age>=60"),
         *(None, None, None, "age<25"),
     ]
-    assert read_bins(str(Bins("age", (0.5, 1234567.25)))) == Bins("age", (0.5, 1234567.25))
+    assert read_bins(str(CutPoints("age", (0.5, 1234567.25)))) == CutPoints("age", (0.5, 1234567.25))
 
 
 def test_groups_are_read_and_written_alike() -> None:
@@ -368,4 +368,4 @@ class Odd:
 
 def test_bins_value_that_panics_is_not_given() -> None:
     values = ["1", Odd(), 10**400, "9" * 5000, "-1e400", b"\xff", "40"]
-    assert Bins("age", (30.0,)).assign(values) == ["age<30", None, None, "age>=30", "age<30", None, "age>=30"]
+    assert CutPoints("age", (30.0,)).assign(values) == ["age<30", None, None, "age>=30", "age<30", None, "age>=30"]

@@ -18,13 +18,13 @@ from tqdm.auto import tqdm
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PFLDAsPublishedPlan, PFLDPlan, PostProcessingPlan
 from justitia.learners.base import Inputs
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.networks.method import ENGINES as PRIMAL_DUAL_ENGINES
 from justitia.networks.method import NetworkMethod
 from justitia.networks.multilayer import multilayer
 from justitia.networks.plan import TrainingPlan
 from justitia.notions import FairnessNotion, get_notion
-from justitia.postprocessing.method import PostProcessing
+from justitia.postprocessing.solver import PostProcessing
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.mechanisms import Gaussian, NoiseSource, SeededNoise
 from justitia.privacy.vault import SensitiveVault
@@ -266,7 +266,7 @@ def method_of(plan: Plan, problem: Problem, module: nn.Module | None = None) -> 
     if isinstance(plan, TrainingPlan):
         engine = PRIMAL_DUAL_ENGINES[type(plan)]
         return NetworkMethod(network() if module is None else module, problem, plan, engine, seed=1)
-    return PostProcessing(default_base(len(problem)), Inputs(problem.X, problem.X), problem, 0)
+    return PostProcessing(LightGBMBase(len(problem)), Inputs(problem.X, problem.X), problem, 0)
 
 
 def network() -> nn.Module:

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from justitia.learners import lightgbm_base
 from justitia.learners.base import Base, CrossFitted, Fitted, Inputs, ScoreColumn, ScoreColumns, cross_fit_folds
-from justitia.learners.lightgbm_base import PATIENCE, BaseSize, LightGBMBase, default_base
+from justitia.learners.lightgbm_base import PATIENCE, BaseSize, LightGBMBase
 from justitia.tasks import BINARY, NUMBER, Task
 
 Array = NDArray[np.float64]
@@ -82,21 +82,21 @@ def fitted(task: Task) -> Fitted:
 
 BASES: dict[str, Callable[[], Base]] = {
     "cross-fitted": lambda: CrossFitted(LogisticRegression()),
-    "default": lambda: default_base(200),
+    "default": lambda: LightGBMBase(200),
     "one model": lambda: LightGBMBase(200, size=ONE_MODEL),
     "fitted": lambda: fitted(YES_NO),
     "function": lambda: Fitted(true_probability),
     "column": lambda: ScoreColumn("score0"),
     "a user's": FrequencyTable,
     "cross-fitted, classes": lambda: CrossFitted(LogisticRegression(), LEVELS),
-    "default, classes": lambda: default_base(200, LEVELS),
+    "default, classes": lambda: LightGBMBase(200, LEVELS),
     "one model, classes": lambda: LightGBMBase(200, LEVELS, size=ONE_MODEL),
     "fitted, classes": lambda: fitted(LEVELS),
     "function, classes": lambda: Fitted(true_probabilities, LEVELS),
     "columns, classes": lambda: ScoreColumns(["score0", "score1", "score2"], LEVELS),
     "a user's, classes": lambda: FrequencyTable(LEVELS),
     "cross-fitted, number": lambda: CrossFitted(LinearRegression(), NUMBER),
-    "default, number": lambda: default_base(200, NUMBER),
+    "default, number": lambda: LightGBMBase(200, NUMBER),
     "one model, number": lambda: LightGBMBase(200, NUMBER, size=ONE_MODEL),
     "fitted, number": lambda: fitted(NUMBER),
     "function, number": lambda: Fitted(true_mean, NUMBER),
@@ -292,7 +292,7 @@ def test_cross_fitted_weights_reach_the_models() -> None:
 
 
 def test_default_base_grows_with_the_number_of_rows_and_is_the_same_everywhere() -> None:
-    bases = [default_base(n) for n in (100, 10_000, 10**6)]
+    bases = [LightGBMBase(n) for n in (100, 10_000, 10**6)]
     leaves = [one.parameters["num_leaves"] for one in bases]
     assert leaves == sorted(set(leaves))
     assert all(one.parameters["deterministic"] and one.parameters["num_threads"] == 1 for one in bases)
@@ -315,10 +315,10 @@ def test_default_base_has_as_many_trees_as_the_rows_that_each_model_has_not_lear
 @pytest.mark.parametrize("task", [BINARY, LEVELS, NUMBER], ids=["binary", "classes", "number"])
 def test_default_base_of_many_rows_deploys_one_model_of_all_rows(task: Task, monkeypatch: Any) -> None:
     some, done = rows(task=task), []
-    few = default_base(200, task)
+    few = LightGBMBase(200, task)
     out_of_fold = learned(few, some)
     monkeypatch.setattr(lightgbm_base, "MOST_ROWS_OF_MEAN", 199)
-    many = default_base(200, task)
+    many = LightGBMBase(200, task)
     before = many.describe()
     assert np.array_equal(
         many.learn(some.inputs, some.y, np.ones(200), seed=0, progress=done.append), out_of_fold
@@ -353,7 +353,7 @@ def test_cross_fitted_weights_reach_the_models_of_other_targets(task: Task) -> N
     some = rows(task=task)
     above = some.y > (10 if task is NUMBER else 1)
     for make in (lambda: CrossFitted(LinearRegression() if task is NUMBER else LogisticRegression(), task), None):
-        bases = [default_base(200, task) if make is None else make() for _ in range(2)]
+        bases = [LightGBMBase(200, task) if make is None else make() for _ in range(2)]
         plain, weighted = (learned(base, some, weight=one) for base, one in zip(bases, weights(above), strict=True))
         if task is NUMBER:
             assert weighted.mean() > plain.mean() + 0.1
@@ -397,7 +397,7 @@ def loss(found: Array, y: Array, task: Task) -> float:
 
 def test_default_base_of_a_constant_number_predicts_it() -> None:
     some = rows(task=NUMBER)
-    base = default_base(200, NUMBER)
+    base = LightGBMBase(200, NUMBER)
     assert learned(base, Rows(some.inputs, np.full(200, 7.5))) == pytest.approx(np.full(200, 7.5))
     assert base.predict(some.inputs) == pytest.approx(np.full(200, 7.5))
 
@@ -407,6 +407,6 @@ def test_default_base_reads_a_class_with_fewer_rows_than_folds(rare: int) -> Non
     some = rows()
     y = some.y.copy()
     y[:rare] = 2.0
-    found = learned(default_base(200, LEVELS), Rows(some.inputs, y))
+    found = learned(LightGBMBase(200, LEVELS), Rows(some.inputs, y))
     assert found.sum(1) == pytest.approx(np.ones(200))
     assert found[:, 2].mean() < 0.1

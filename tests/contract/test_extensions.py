@@ -1,13 +1,15 @@
-"""A new notion and a new base are one class each: they pass the shared contracts, and a fit uses them."""
+"""A new notion, base or mechanism is one class each: it passes the shared contracts, and a fit uses it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from new_base import FrequencyTable
+from new_mechanism import TwoPartyGaussian
 from new_notion import BenefitParity
 
 from justitia import LagrangianDualClassifier, MomentsPlan, PostProcessingPlan, measure
@@ -18,6 +20,17 @@ pytestmark = pytest.mark.usefixtures("quick_fits")
 
 DATA = make_synthetic(3000, groups=("a", "b"), n_features=3, random_state=1)
 NEW = make_synthetic(3000, groups=("a", "b"), n_features=3, random_state=2)
+
+
+class TwoPartyPlan(PostProcessingPlan):
+    """The plan of the default engine with the noise of another mechanism, at the same cost."""
+
+    def calibrate(self, epsilon: float, delta: float, *, n: int) -> PostProcessingPlan:
+        made = super().calibrate(epsilon, delta, n=n)
+        noises = {
+            name: TwoPartyGaussian(getattr(made, name).noise_multiplier) for name in ("noise_moments", "noise_checks")
+        }
+        return replace(made, **noises)
 
 
 def fitted(**options: Any) -> LagrangianDualClassifier:
@@ -61,3 +74,13 @@ def test_new_base_is_corrected_by_a_fit() -> None:
     assert np.mean(loose.predict(NEW.X) == NEW.y) > 0.6
     assert gap(strict, "demographic_parity") < 0.5 * gap(loose, "demographic_parity")
     assert Counter(strict.ledger_.costs()) == strict.plan_.costs()
+
+
+def test_new_mechanism_protects_the_releases_of_a_fit() -> None:
+    loose, strict = (fitted(tolerance=tolerance, plan=TwoPartyPlan(checks=2)) for tolerance in (0.9, 0.0))
+    assert {type(one.noise) for one in strict.plan_.releases()} == {TwoPartyGaussian}
+    assert gap(strict, "demographic_parity") < 0.5 * gap(loose, "demographic_parity")
+    assert Counter(strict.ledger_.costs()) == strict.plan_.costs()
+    usual = fitted(tolerance=0.0, plan=PostProcessingPlan(checks=2))
+    assert strict.certificate_.spent_epsilon == usual.certificate_.spent_epsilon <= 8.0
+    assert strict.dual_.to_numpy().tolist() != usual.dual_.to_numpy().tolist()

@@ -1,17 +1,17 @@
 """The contract of every mechanism: its cost bounds what it reveals, and all its randomness comes from its source.
 
-A new mechanism is one class, and joins with one line of :data:`MECHANISMS`; :class:`TwoPartyGaussian` shows it.
+A new mechanism is one class, and joins with one line of :data:`MECHANISMS`; ``new_mechanism.py`` shows it.
 """
 
 import math
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from new_mechanism import TwoPartyGaussian
 from numpy.typing import NDArray
 
 from justitia.privacy.accounting import Cost, GaussianCost, UnboundedCost, delta_spent, epsilon_spent
@@ -27,7 +27,6 @@ from justitia.privacy.mechanisms import (
     SystemNoise,
     Unprotected,
 )
-from justitia.privacy.noise_grid import grid_step, noised_on_grid
 from justitia.privacy.vault import SensitiveVault
 
 CATEGORIES, SENSITIVITY, DRAWS = 3, 2.5, 40_000
@@ -47,35 +46,6 @@ class Case:
     wrong: tuple[Any, ...] = ()
     #: Whether the cost is exactly what is revealed, or only a bound.
     tight: bool = True
-
-
-@dataclass(frozen=True)
-class TwoPartyGaussian:
-    """Gaussian noise twice, each with the whole standard deviation: against a party that knows one of the two draws.
-
-    The cost is that of one draw. Without knowledge of either, the second draw is post-processing of the first answer.
-    """
-
-    noise_multiplier: float
-    is_exact = False
-
-    def cost(self) -> Cost:
-        return GaussianCost(self.noise_multiplier)
-
-    def stddev(self, sensitivity: float) -> float:
-        return math.sqrt(2) * self.noise_multiplier * sensitivity
-
-    def step(self, sensitivity: float) -> float:
-        return grid_step(self.noise_multiplier * sensitivity)
-
-    def add_noise(self, exact: Array, *, sensitivity: float, source: NoiseSource, release: int) -> Array:
-        def words(size: int, stream: str, party: str) -> NDArray[np.uint64]:
-            return source.words(size, release=release, stream=f"{party}: {stream}")
-
-        noisy = exact
-        for party in ("first", "second"):
-            noisy = noised_on_grid(noisy, self.noise_multiplier * sensitivity, partial(words, party=party))
-        return noisy
 
 
 def noisy_sum(mechanism: Any, exact: float, size: int, source: NoiseSource, release: int) -> Array:
@@ -345,7 +315,7 @@ def test_contract_vault_fails_for_no_label(case: Case) -> None:
 
 
 def test_new_mechanism_answers_group_sums_of_a_vault_and_is_debited() -> None:
-    """One class, above: the vault needs no change, and the certificate says what it cost."""
+    """One class in one file: the vault needs no change, and the certificate says what it cost."""
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     mechanism = TwoPartyGaussian(10.0)
     sums = vault_of(ledger, SeededNoise(3)).group_sums(np.ones(6), bound=1.0, noise=mechanism, purpose="sizes")

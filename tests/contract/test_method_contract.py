@@ -12,7 +12,7 @@ from torch import nn
 from justitia import PrivacyLedger
 from justitia.learners.base import CrossFitted
 from justitia.networks.method import NetworkMethod
-from justitia.postprocessing.method import PostProcessing
+from justitia.postprocessing.solver import PostProcessing
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),  # few rows, large noise: fit says so

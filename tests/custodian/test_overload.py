@@ -485,6 +485,17 @@ def test_wrong_keys_beyond_their_rate_are_counted_and_leave_no_line(folder: Path
     assert (found.count(401), found.count(429), lines, counted) == (30, 20, 30, 20)
 
 
+def test_wrong_keys_that_name_other_addresses_count_for_the_one_they_come_from(folder: Path) -> None:
+    """A header says anything: with a name of its own, each wrong key would have a line in the log and a limit."""
+    with served(folder) as url:
+        found = []
+        for number in range(50):
+            one = connected(url)
+            one.sendall(request("nobody", "/v1/populations/people", **{"X-Forwarded-For": f"10.0.0.{number}"}))
+            found.append(status(received(one)))
+    assert (found.count(401), found.count(429)) == (30, 20)
+
+
 def test_tls_handshake_that_is_not_finished_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEADER_SECONDS", 0.5)
     pem, private = self_signed("127.0.0.1")

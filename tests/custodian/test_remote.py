@@ -30,7 +30,7 @@ from justitia.custodian import Custodian, connection, remote
 from justitia.custodian.connection import Connection, read_key
 from justitia.exceptions import LedgerError
 from justitia.metrics.exact import rates_by_group
-from justitia.postprocessing.method import PostProcessing
+from justitia.postprocessing.solver import PostProcessing
 from justitia.privacy.interface import VaultRequest
 from justitia.privacy.mechanisms import Gaussian, SeededNoise
 from justitia.privacy.vault import local_vault, open_vault

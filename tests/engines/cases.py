@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "rows"))
 from file_tables import FEATURES, FEW, GROUPS, make_table, model, recorded_sums, write_parts
 
 from justitia import LagrangianDualRegressor, PrivacyLedger, RowFiles, SensitiveColumns, measure, tradeoff
+from justitia.custodian.service import InVault
+from justitia.privacy.persons import Persons
 from justitia.rows import files as rows_files
 from justitia.rows import frames
 from justitia.rows.file_data import is_frame
@@ -198,8 +200,13 @@ def check_wrong_input(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         fit(rows, ledger, table["label"])
     with nothing_spent(ValueError, "expected engine 'post-processing' with a data frame", monkeypatch) as ledger:
         model(engine="moments").fit(rows, "label", sensitive_features="sex", ledger=ledger)
-    with nothing_spent(ValueError, "expected no person with the data frame", monkeypatch) as ledger:
-        fit(rows, ledger, person="a")
+    with nothing_spent(ValueError, "expected a column 'nope' in the data frame of", monkeypatch) as ledger:
+        fit(rows, ledger, person="nope")
+    without = table.assign(id=np.where(np.arange(len(table)) == 700, None, "x").astype(object))
+    with nothing_spent(ValueError, "expected an id in every row of person", monkeypatch) as ledger:
+        fit(make(without, 2), ledger, person="id")
+    with nothing_spent(ValueError, "expected no custodian with the data frame", monkeypatch) as ledger:
+        fit(rows, ledger, sensitive=InVault(None))
     with nothing_spent(ValueError, "is sensitive and cannot be used as a public one", monkeypatch) as ledger:
         fit(rows, ledger, "sex")
     elsewhere = SensitiveColumns("sex", file="attributes.parquet", key="a")
@@ -238,6 +245,35 @@ def check_key_without_partner(make: Make, joined: Callable[[Any, Any], Any]) -> 
     with recorded_sums() as expected:
         unfitted("binary").fit(here, "label", sensitive_features="sex", sample_weight="weight")
     assert sums == expected != []
+
+
+def check_persons(make: Make) -> None:
+    """Rows of one person are protected together, as in memory; those beyond the limit are "not given"."""
+    table = table_for("binary").assign(id=lambda one: [f"p{k}" for k in np.arange(len(one)) // 2])
+    table.loc[:19, "id"] = "p0"  # one person has many rows
+    persons = Persons.from_ids(table["id"])
+    left_out = np.flatnonzero(~persons.counted)
+    assert persons.rows_each > 1
+    assert len(left_out)
+    given: dict[str, Any] = {"sensitive_features": "sex", "sample_weight": "weight", "person": "id"}
+    with recorded_sums() as sums:
+        made = unfitted("binary").fit(make(table, 3), "label", **given)
+    columns = {name: table[column] for name, column in given.items()}
+    with recorded_sums() as expected:
+        here = unfitted("binary").fit(table[list(FEATURES)], table["label"], **columns)
+    assert sums == expected != []
+    assert made.dual_.equals(here.dual_)
+    assert {one.unit for one in made.ledger_.releases} == {"person"}
+    assert [one.sensitivity for one in made.ledger_.releases] == [one.sensitivity for one in here.ledger_.releases]
+    other = table["sex"].where(table.index != left_out[-1], "f" if table["sex"][left_out[-1]] != "f" else "m")
+    with recorded_sums() as unchanged:
+        unfitted("binary").fit(make(table.assign(sex=other), 3), "label", **given)
+    assert unchanged == sums
+    decided = table.assign(prediction=table["label"])
+    how = {"groups": GROUPS, "noise_seed": 3, "pos_label": "yes"}
+    measured = measure("label", "prediction", sensitive_features="sex", person="id", data=make(decided, 2), **how)
+    labels, sex = table["label"], table["sex"]
+    assert str(measured) == str(measure(labels, labels, sensitive_features=sex, person=table["id"], **how))
 
 
 def check_flip(make: Make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from cases import (
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_odd_entry,
+    check_persons,
     check_same_as_files,
     check_same_as_memory,
     check_wrong_input,
@@ -127,6 +129,29 @@ def test_rows_that_come_in_another_order_each_time_are_refused(monkeypatch: pyte
         unfitted("binary").fit(shuffled, "label", sensitive_features="sex", ledger=ledger)
 
 
+def test_error_of_the_engine_keeps_neither_rows_nor_the_text_of_its_own_error() -> None:
+    """Without a client, tasks run in this process, and frames of what they raise hold the attribute."""
+    calls: list[int] = []
+
+    def failing(part: pd.DataFrame) -> pd.DataFrame:
+        calls.append(len(part))
+        if len(calls) > 3:  # not when the rows are counted
+            raise RuntimeError(f"the first of these is {part['sex'].iloc[0]}")
+        return part
+
+    table = table_for("binary")
+    rows = make(table, 2).map_partitions(failing, meta=table[:0])
+    fit, match = unfitted("binary").fit, "Dask could not compute a pass"
+    with dask.config.set(scheduler="sync"), pytest.raises(RuntimeError, match=match) as caught:
+        fit(rows, "label", sensitive_features="sex")
+    assert len(calls) > 3
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    held = [frame.f_locals.values() for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    ours = [values for values, entry in zip(held, caught.traceback, strict=True) if "justitia" in str(entry.path)]
+    assert not any(isinstance(one, pd.DataFrame | BaseException) for values in ours for one in values)
+
+
 def test_odd_entry_of_the_attribute_is_not_given_and_changes_no_other() -> None:
     class Odd:
         def __eq__(self, other: object) -> bool:
@@ -144,6 +169,10 @@ def test_row_whose_key_does_not_join_is_not_given() -> None:
 
     with dask.config.set(scheduler="synchronous"):
         check_key_without_partner(make, joined)
+
+
+def test_rows_of_one_person_are_protected_together() -> None:
+    check_persons(make)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

@@ -19,6 +19,7 @@ from cases import (
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
     check_odd_entry,
+    check_persons,
     check_same_as_files,
     check_same_as_memory,
     check_wrong_input,
@@ -70,7 +71,11 @@ def test_fit_beyond_the_sample_has_the_sums_and_the_model_of_files(
 
 
 def test_measure_tradeoff_and_predict_give_the_numbers_of_rows_in_memory() -> None:
-    check_measure_tradeoff_predict(make, lambda frame: frame.to_pandas())
+    def in_order(frame: Any) -> pd.DataFrame:
+        frame.context.execution_options.preserve_order = True  # otherwise blocks come in the order in which tasks end
+        return frame.to_pandas()
+
+    check_measure_tradeoff_predict(make, in_order)
 
 
 def test_worker_that_is_killed_in_a_pass_changes_neither_sums_nor_model_nor_ledger(
@@ -102,6 +107,10 @@ def test_row_whose_key_does_not_join_is_not_given() -> None:
 
 def test_odd_entry_of_the_attribute_is_not_given_and_changes_no_other() -> None:
     check_odd_entry(make, [float("nan"), b"\xff"])
+
+
+def test_rows_of_one_person_are_protected_together() -> None:
+    check_persons(make)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

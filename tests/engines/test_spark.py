@@ -22,6 +22,7 @@ from cases import (
     check_key_without_partner,
     check_killed_worker_changes_nothing,
     check_measure_tradeoff_predict,
+    check_persons,
     check_same_as_files,
     check_same_as_memory,
     check_wrong_input,
@@ -70,7 +71,9 @@ def make(table: pd.DataFrame, partitions: int) -> Any:
     if "label" in table:
         texts = any(isinstance(one, str) for one in table["label"]) or not len(table)
         number = "long" if pd.api.types.is_integer_dtype(table["label"]) else "double"
-        kinds["label"] = "string" if texts else number
+        kinds["label"] = kinds["prediction"] = "string" if texts else number
+    if "id" in table and isinstance(table["id"].iloc[0], str):
+        kinds["id"] = "string"
     schema = ", ".join(f"{name} {kinds[name]}" for name in table.columns)
     rows = table.astype(object).where(table.notna(), None).to_dict("split")["data"]
     frame = spark.createDataFrame([(at, *row) for at, row in enumerate(rows)], f"place long, {schema}")
@@ -116,6 +119,10 @@ def test_row_whose_key_does_not_join_is_not_given() -> None:
         return both.repartitionByRange(2, "id").sortWithinPartitions("id")
 
     check_key_without_partner(make, joined)
+
+
+def test_rows_of_one_person_are_protected_together() -> None:
+    check_persons(make)
 
 
 def test_another_label_of_one_row_moves_that_row_alone() -> None:

@@ -14,12 +14,21 @@ from justitia.learners.calibration import (
     calibrate_classes,
     calibrate_numbers,
     calibrate_target,
-    calibration_error,
     identity_calibration,
 )
 from justitia.tasks import BINARY, NUMBER, Task
 
 Array = NDArray[np.float64]
+#: Bins of the calibration error.
+BINS = 15
+
+
+def calibration_error(probability: Array, y: Array, weight: Array) -> float:
+    """Expected calibration error: mean distance of probability and label over bins with equally many rows."""
+    order = np.argsort(probability, kind="stable")
+    share = weight / weight.sum()
+    parts = np.array_split(order, BINS)
+    return float(sum(abs((share[part] * (y[part] - probability[part])).sum()) for part in parts))
 
 
 def drawn(n: int = 8000, seed: int = 0) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 from justitia import LagrangianDualClassifier, Measurement, PrivacyLedger, Tradeoff, measure, tradeoff
@@ -58,6 +59,18 @@ def test_impact_and_curve_are_drawn(measured: Measurement, curve: Tradeoff) -> N
     points = curve.plot().ax_.containers[0].lines[0]
     assert points.get_xdata() == pytest.approx(curve.table["noisy_violation"].to_numpy())
     assert points.get_ydata() == pytest.approx(curve.table["accuracy"].to_numpy())
+
+
+def test_names_of_groups_are_drawn_as_they_are() -> None:
+    """matplotlib takes what is between two dollars for a formula, and fails where it is none."""
+    names = ["$10k to $20k", r"$\frac{$", "<script>"]
+    found = np.random.default_rng(0).choice(names, 3000)
+    decided = np.arange(3000) % 2
+    measured = measure(None, decided, sensitive_features=found, groups=names, noise_seed=1)
+    for display in (measured.plot(), measured.impact().plot()):
+        display.figure_.canvas.draw()
+        assert [one.get_text() for one in display.ax_.get_yticklabels()] == names
+        assert not any(one.get_parse_math() for one in display.ax_.get_yticklabels())
 
 
 def test_short_forms_are_short_and_begin_with_what_matters(measured: Measurement, curve: Tradeoff) -> None:

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 from bench.experiments.measure import answers
 from justitia import BudgetExceeded, Measurement, PrivacyLedger, measure
+from justitia.exceptions import LargeDeltaWarning
 from justitia.metrics.bounds import NOT_ENOUGH, Verdict
 from justitia.metrics.exact import rates_by_group, violation
 from justitia.metrics.rates import METRICS, make_rows
@@ -257,7 +258,7 @@ def test_event_without_rows_is_refused_because_labels_are_public() -> None:
 
 
 def test_large_delta_for_few_people_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="not below 1/n"):
+    with pytest.warns(LargeDeltaWarning):
         run(delta=0.01)
 
 

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from justitia import LagrangianDualClassifier, LagrangianDualRegressor
 from justitia.datasets import make_synthetic
@@ -200,3 +202,229 @@ def test_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(__import__("sys").modules, "catboost", None)
     with pytest.raises(ImportError, match="pip install catboost"):
         model_from_bytes("cbm", b"", 3, BINARY)
+
+
+def _sum_that_is_not_there(facts: Any) -> None:
+    facts["learner"]["gradient_booster"]["model"]["tree_info"][0] = 10**8
+
+
+def _leaves_of_many_numbers(facts: Any) -> None:
+    facts["learner"]["gradient_booster"]["model"]["trees"][0]["tree_param"]["size_leaf_vector"] = "1000000"
+
+
+def _many_targets(facts: Any) -> None:
+    facts["learner"]["learner_model_param"]["num_target"] = "100000000"
+
+
+def _categories_that_are_not_there(facts: Any) -> None:
+    tree = facts["learner"]["gradient_booster"]["model"]["trees"][0]
+    inner = [place for place, child in enumerate(tree["left_children"]) if child != -1]
+    tree["split_type"] = [int(place in inner) for place in range(len(tree["left_children"]))]
+    tree |= {"categories_nodes": inner, "categories_segments": [10**9] * len(inner), "categories": [1]}
+    tree["categories_sizes"] = [10**6] * len(inner)
+
+
+def _category_beyond_all(facts: Any) -> None:
+    _categories_that_are_not_there(facts)
+    tree = facts["learner"]["gradient_booster"]["model"]["trees"][0]
+    some = len(tree["categories_nodes"])
+    tree |= {"categories_segments": [0] * some, "categories_sizes": [1] * some, "categories": [2**31 - 1]}
+
+
+def _another_booster(facts: Any) -> None:
+    booster = facts["learner"]["gradient_booster"]
+    booster |= {"name": "dart", "gbtree": {"name": "gbtree", "model": booster["model"]}, "weight_drop": []}
+
+
+@needs("xgboost")
+@pytest.mark.parametrize(
+    "harm",
+    [
+        _sum_that_is_not_there,
+        _leaves_of_many_numbers,
+        _many_targets,
+        _categories_that_are_not_there,
+        _category_beyond_all,
+        _another_booster,
+    ],
+)
+def test_file_of_xgboost_that_leads_compiled_code_out_of_its_memory_is_refused(harm: Callable[[Any], None]) -> None:
+    found = model_to_bytes(xgboost("binary").fit(TABLE, DATA.y), BINARY)
+    assert found is not None
+    facts = json.loads(found[1])
+    harm(facts)
+    with pytest.raises(formats.UnfitFile, match=r"^expected"):
+        model_from_bytes("xgb", json.dumps(facts).encode(), TABLE.shape[1], BINARY)
+
+
+@needs("xgboost")
+def test_file_of_xgboost_with_a_key_twice_is_refused() -> None:
+    found = model_to_bytes(xgboost("binary").fit(TABLE, DATA.y), BINARY)
+    assert found is not None
+    twice = found[1].replace(b'"tree_info":', b'"tree_info":[100000000],"tree_info":', 1)
+    assert twice != found[1]
+    with pytest.raises(formats.UnfitFile, match="every key once"):
+        model_from_bytes("xgb", twice, TABLE.shape[1], BINARY)
+
+
+@needs("xgboost")
+@pytest.mark.parametrize("levels", [1, 50])
+def test_xgboost_with_splits_by_category_is_read_as_it_was(levels: int) -> None:
+    import xgboost as library
+
+    sorts = np.random.default_rng(2).integers(0, 6, size=len(TABLE))
+    rows = TABLE.assign(sort=pd.Categorical.from_codes(sorts, list("abcdef")))
+    model = library.XGBClassifier(n_estimators=5, enable_categorical=True, max_cat_to_onehot=levels, n_jobs=1)
+    model.fit(rows, sorts % 2)
+    found = model_to_bytes(model, BINARY)
+    assert found is not None
+    assert any(
+        any(tree["split_type"]) for tree in json.loads(found[1])["learner"]["gradient_booster"]["model"]["trees"]
+    )
+    read = model_from_bytes(*found, rows.shape[1], BINARY)
+    assert np.array_equal(read.predict_proba(rows), model.predict_proba(rows))
+
+
+def _tree_of_more_columns(model: Any) -> None:
+    from sklearn.tree._tree import Tree
+
+    state = model.tree_.__getstate__()
+    nodes = state["nodes"].copy()
+    nodes["feature"][0] = 2**29
+    wide = Tree(2**30, np.array([2]), 1)
+    wide.__setstate__(state | {"nodes": nodes})
+    model.tree_ = wide
+
+
+def _tree_without_nodes(model: Any) -> None:
+    state = model.tree_.__getstate__()
+    model.tree_.__setstate__(state | {"nodes": state["nodes"][:0], "values": state["values"][:0], "node_count": 0})
+
+
+def _columns_that_nobody_counts(model: Any) -> None:
+    del model.n_features_in_
+
+
+def _method_that_is_a_type(model: Any) -> None:
+    model._validate_X_predict = np.ma.MaskedArray
+
+
+def _histogram_of_more_columns(model: Any) -> None:
+    model._predictors[0][0].nodes["feature_idx"][0] = 2**30
+
+
+def _histogram_of_categories(model: Any) -> None:
+    model._predictors[0][0].nodes["is_categorical"][0] = 1
+    model._predictors[0][0].raw_left_cat_bitsets = np.zeros((1, 8), dtype=np.uint32)
+
+
+def _more_trees_than_sums(model: Any) -> None:
+    model.estimators_ = np.tile(model.estimators_, (1, 50))
+
+
+def _fewer_columns_than_trees_read(model: Any) -> None:
+    model.n_features_in_ = 1
+
+
+@needs("skops")
+@pytest.mark.parametrize(
+    ("made", "harm"),
+    [
+        (DecisionTreeClassifier(max_depth=2), _tree_of_more_columns),
+        (DecisionTreeClassifier(max_depth=2), _tree_without_nodes),
+        (DecisionTreeClassifier(max_depth=2), _columns_that_nobody_counts),
+        (DecisionTreeClassifier(max_depth=2), _method_that_is_a_type),
+        (HistGradientBoostingClassifier(max_iter=2), _histogram_of_more_columns),
+        (HistGradientBoostingClassifier(max_iter=2), _histogram_of_categories),
+        (GradientBoostingClassifier(n_estimators=2), _more_trees_than_sums),
+        (GradientBoostingClassifier(n_estimators=2), _fewer_columns_than_trees_read),
+    ],
+    ids=lambda one: getattr(one, "__name__", type(one).__name__),
+)
+def test_file_of_skops_that_leads_compiled_code_out_of_its_memory_is_refused(
+    made: Any, harm: Callable[[Any], None]
+) -> None:
+    import skops.io
+
+    model = clone(made).fit(TABLE.to_numpy(), DATA.y)
+    assert model_to_bytes(model, BINARY) is not None
+    harm(model)
+    with pytest.raises(formats.UnfitFile, match=r"^expected"):
+        model_from_bytes("skops", skops.io.dumps(model), TABLE.shape[1], BINARY)
+
+
+@needs("skops")
+def test_tree_outside_of_a_model_of_trees_is_refused() -> None:
+    import skops.io
+
+    tree = DecisionTreeRegressor(max_depth=2).fit(TABLE.to_numpy(), AMOUNT).tree_
+    alone = make_pipeline(StandardScaler(), LinearRegression()).fit(TABLE.to_numpy(), AMOUNT)
+    alone.steps[-1] = ("tree", tree)  # it does not look at the columns of its rows
+    with pytest.raises(formats.UnfitFile, match="belong to a model of trees"):
+        model_from_bytes("skops", skops.io.dumps(alone), TABLE.shape[1], NUMBER)
+
+
+@needs("skops")
+def test_file_of_skops_whose_trees_have_many_targets_is_refused_before_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import skops.io
+
+    model = DecisionTreeClassifier(max_depth=2).fit(TABLE.to_numpy(), DATA.y)
+    content = skops.io.dumps(model)
+    loaded: list[Any] = []
+    monkeypatch.setattr(skops.io, "loads", lambda *given, **_: loaded.append(given))
+
+    def with_targets(number: str, **others: Any) -> bytes:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            schema = json.loads(archive.read("schema.json"))
+        (tree,) = (one for one in formats._nodes(schema) if one["__loader__"] == "TreeNode")
+        tree["__reduce__"]["args"]["content"][2] |= {"content": number} | others
+        return changed(content, schema)
+
+    for harmful in (with_targets("1000000000", __id__=1), with_targets("1000000000")):
+        with pytest.raises(formats.UnfitFile, match=r"one target|one description"):
+            model_from_bytes("skops", harmful, TABLE.shape[1], BINARY)
+    assert loaded == []
+
+
+SORTS = np.array([["u", "v", "w", "w", "u", "v"] * 20, ["a", "b", "b", "a", "a", "c"] * 20], dtype=object).T
+NUMBERS = np.array([[0.0, 1.0, 2.0, np.nan] * 30, [5.0, 5.0, 6.0, 7.0] * 30]).T
+
+
+@needs("skops")
+@pytest.mark.parametrize("rows", [SORTS, NUMBERS], ids=["text", "numbers"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"drop": "first"}, {"drop": "if_binary"}, {"min_frequency": 0.3, "handle_unknown": "infrequent_if_exist"}],
+    ids=str,
+)
+def test_categories_of_an_encoder_are_read_as_they_were_and_refused_outside_of_its_columns(
+    rows: Any, options: dict[str, Any]
+) -> None:
+    import skops.io
+
+    y = np.arange(len(rows)) % 2
+    model = make_pipeline(OneHotEncoder(sparse_output=False, **options), LogisticRegression()).fit(rows, y)
+    found = model_to_bytes(model, BINARY)
+    assert found is not None
+    read = model_from_bytes(*found, rows.shape[1], BINARY)
+    assert np.array_equal(read.predict_proba(rows), model.predict_proba(rows))
+    encoder = model.steps[0][1]
+    for harm in (
+        {"_n_features_outs": [1, 1]},
+        # where rare ones are grouped, numpy looks up the group of a code and refuses others
+        {} if "min_frequency" in options else {"categories_": [np.arange(1000.0)] * 2},
+        {"categories_": [np.sort(one)[::-1] for one in encoder.categories_]}
+        if rows is NUMBERS
+        else {"categories_": []},
+        {"_n_features_outs": encoder._n_features_outs[:1]},
+        {"_drop_idx_after_grouping": np.array([99, 99], dtype=object)} if options.get("drop") == "first" else {},
+    ):
+        if not harm:
+            continue
+        kept = {name: getattr(encoder, name) for name in harm}
+        vars(encoder).update(harm)
+        with pytest.raises(formats.UnfitFile, match="expected categories"):
+            model_from_bytes("skops", skops.io.dumps(model), rows.shape[1], BINARY)
+        vars(encoder).update(kept)

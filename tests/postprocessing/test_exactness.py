@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from justitia.notions import RateTable, get_notion
 from justitia.postprocessing.dual import (
     Constraints,
-    Limits,
+    RateLimits,
     decide,
     minimise,
     minimise_fraction,
@@ -93,16 +93,16 @@ def agree(table: RateTable, utility: Array, joint: Array, weight: Array, toleran
     """The value of the dual is that of the program, utilities of the first action apart."""
     some = Constraints.from_table(table, joint, weight)
     gain = utility[:, 1:] - utility[:, :1]
-    found = minimise(gain, some, Limits.from_tolerance(tolerance, len(table.names)))
+    found = minimise(gain, some, RateLimits.from_tolerance(tolerance, len(table.names)))
     best, _ = program_of(table, utility, joint, weight, tolerance).solve()
     assert found.value + some.weight @ utility[:, 0] == pytest.approx(best, abs=3e-4)
-    assert sharp_value(gain, some, Limits.from_tolerance(tolerance, len(table.names)), found.lam) == pytest.approx(
+    assert sharp_value(gain, some, RateLimits.from_tolerance(tolerance, len(table.names)), found.lam) == pytest.approx(
         best - some.weight @ utility[:, 0], abs=1e-4
     )
     assert found.lam.sum(0) == pytest.approx(np.zeros(len(table.names)), abs=1e-8)
 
 
-def sharp_value(gain: Array, some: Constraints, limits: Limits, lam: Array, quota: Array | float = 0.0) -> float:
+def sharp_value(gain: Array, some: Constraints, limits: RateLimits, lam: Array, quota: Array | float = 0.0) -> float:
     """The dual without smoothing."""
     t = some.correction(lam).reshape(len(gain), -1)
     reward = some.weight @ np.maximum((gain - t - quota).max(1), 0.0)
@@ -165,7 +165,7 @@ def test_quota_of_an_action(labels: int, groups: int) -> None:
     quota = np.full(labels - 1, np.nan)
     quota[0] = 0.2
     some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
-    limits = Limits.from_tolerance(0.05, len(table.names), quota)
+    limits = RateLimits.from_tolerance(0.05, len(table.names), quota)
     found = minimise(gain, some, limits)
     program = program_of(table, p, joint, weight, np.full(len(table.names), 0.05))
     share = np.zeros(p.shape)
@@ -182,7 +182,7 @@ def test_ratio_of_the_smallest_to_the_largest_rate(groups: int, ratio: float) ->
     p, joint, weight = population(groups, 2)
     table = get_notion("demographic_parity").rates()
     some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
-    found = minimise_ratio(gain, some, Limits.from_tolerance(0.0, 1), ratio)
+    found = minimise_ratio(gain, some, RateLimits.from_tolerance(0.0, 1), ratio)
     program = Program(p, weight, more=1)  # the largest rate is one more unknown
     for a in range(groups):
         rate = program.rate(table, joint, a, 0)
@@ -196,7 +196,7 @@ def test_ratio_that_the_best_decisions_have_costs_nothing() -> None:
     p, joint, weight = population(3, 2)
     table = get_notion("demographic_parity").rates()
     some, gain = Constraints.from_table(table, joint, weight), p[:, 1:] - p[:, :1]
-    assert not minimise_ratio(gain, some, Limits.from_tolerance(0.0, 1), 0.01).lam.any()
+    assert not minimise_ratio(gain, some, RateLimits.from_tolerance(0.0, 1), 0.01).lam.any()
 
 
 def precision_table() -> RateTable:
@@ -242,7 +242,7 @@ def test_decisions_of_a_fine_population_meet_the_tolerance(notion: str) -> None:
     for tolerance in (0.0, 0.02):
 
         def rates(gain: Array, some: Constraints, tolerance: float = tolerance) -> Array:
-            found = minimise(gain, some, Limits.from_tolerance(tolerance, len(table.names)))
+            found = minimise(gain, some, RateLimits.from_tolerance(tolerance, len(table.names)))
             return some.rates(decide(gain, some, found.lam))
 
         assert np.ptp(rates_meet(rates, table, 4), axis=0).max() <= tolerance + 2e-3
@@ -252,7 +252,7 @@ def test_ratio_and_quota_of_a_fine_population_are_met() -> None:
     table = get_notion("demographic_parity").rates()
 
     def rates(gain: Array, some: Constraints) -> Array:
-        limits = Limits.from_tolerance(0.0, 1, np.array([0.3]))
+        limits = RateLimits.from_tolerance(0.0, 1, np.array([0.3]))
         found = minimise_ratio(gain, some, limits, 0.8)
         decided = decide(gain, some, found.lam, found.quota)
         assert some.weight @ decided == pytest.approx(0.3, abs=2e-3)
@@ -279,7 +279,7 @@ def test_start_from_a_problem_nearby_gives_the_same_value() -> None:
     some, gain, limits = (
         Constraints.from_table(table, joint, weight),
         p[:, 1:] - p[:, :1],
-        Limits.from_tolerance(0.03, 16),
+        RateLimits.from_tolerance(0.03, 16),
     )
     cold = minimise(gain, some, limits)
     near = minimise(gain, replace(some, b=some.b + 0.01 * np.arange(3)[:, None]), limits)

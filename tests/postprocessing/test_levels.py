@@ -16,11 +16,16 @@ from justitia.postprocessing.levels import (
     quantile_levels,
     solve_levels,
     spacing,
-    unnested_share,
 )
 
 Array = NDArray[np.float64]
 LEVELS = np.array([0.2, 0.3, 0.5, 0.8])
+
+
+def unnested_share(found: Array, share: Array) -> float:
+    """Share of rows that pass a level and not a lower one, by the signs of (T, n) margins."""
+    above = found > 0
+    return float(share @ (above[1:] & ~above[:-1]).any(0))
 
 
 def population(groups: int, n: int = 60) -> tuple[Array, Array, Array]:

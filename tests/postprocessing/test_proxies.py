@@ -26,6 +26,7 @@ from justitia import (
     private_search,
     tradeoff,
 )
+from justitia.metrics.exact import violation
 from justitia.postprocessing.decisions import ColumnSums
 from justitia.postprocessing.features import PublicRows, base_scores
 from justitia.postprocessing.memberships import Memberships, fit_memberships, ridges
@@ -197,11 +198,25 @@ def test_memberships_that_know_an_informative_proxy_name_the_group_better() -> N
     assert found["proxy"] > found["none"] + 0.1
 
 
-@pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds"])
-def test_useless_proxy_without_noise_changes_next_to_no_decision(notion: str) -> None:
-    plain = fitted(notion=notion, epsilon=math.inf, noise_seed=None)
-    useless = fitted(notion=notion, epsilon=math.inf, noise_seed=None, proxy=PEOPLE.noise)
+def test_useless_proxy_without_noise_changes_next_to_no_decision() -> None:
+    plain = fitted(epsilon=math.inf, noise_seed=None)
+    useless = fitted(epsilon=math.inf, noise_seed=None, proxy=PEOPLE.noise)
     assert (plain.predict(PEOPLE.X) == useless.predict(PEOPLE.X)).mean() > 0.99
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0, 0.03, 0.1])
+def test_useless_proxy_without_noise_costs_nothing_where_many_rows_are_on_the_line(tolerance: float | None) -> None:
+    """Which rows on the line are accepted may change under equalized odds, accuracy and violation may not get worse."""
+    settings: dict[str, Any] = {"notion": "equalized_odds", "epsilon": math.inf, "noise_seed": None}
+    if tolerance is not None:
+        settings["tolerance"] = tolerance
+    plain, useless = (fitted(**settings, proxy=proxy).predict(PEOPLE.X) for proxy in (None, PEOPLE.noise))
+    gaps = [
+        violation(PEOPLE.y, one, sensitive_features=PEOPLE.A, notion="equalized_odds", groups=GROUPS)
+        for one in (plain, useless)
+    ]
+    assert (useless == PEOPLE.y).mean() > (plain == PEOPLE.y).mean() - 0.005
+    assert gaps[1] < gaps[0] + 0.005
 
 
 def test_constant_proxy_changes_nothing() -> None:
@@ -258,7 +273,7 @@ def test_interrupted_fit_goes_on_with_the_same_proxy_only(tmp_path: Path, monkey
     whole = fitted(proxy=PEOPLE.proxy, epsilon=4.0)
     given = {"sensitive_features": PEOPLE.A, "checkpoint": tmp_path / "run"}
     with monkeypatch.context() as patch:
-        patch.setattr("justitia.postprocessing.solver.PostProcessingRun._settle", die)
+        patch.setattr("justitia.postprocessing.solver.PostProcessingRun._choose_multipliers", die)
         with pytest.raises(KeyboardInterrupt):
             model(epsilon=4.0).fit(PEOPLE.X, PEOPLE.y, proxy=PEOPLE.proxy, **given)
     for other in (None, PEOPLE.noise):

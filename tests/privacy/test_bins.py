@@ -54,6 +54,12 @@ def test_codes_follow_the_cuts_and_what_is_no_number_is_not_given() -> None:
     assert codes_of([3.0, 7.0, 70.0], list(Bins([5, 60]))[:2]) == [0, 1, 2]  # a range that is left out is not given
 
 
+def test_not_a_number_is_not_given_as_text_either() -> None:
+    entries = ["nan", "NaN", float("nan"), np.float64("nan"), "-inf", "inf"]
+    codes = encode([np.array(entries, dtype=object)], tuple(Bins([25, 60])))
+    assert codes.tolist() == [3, 3, 3, 3, 0, 2]
+
+
 def test_bins_are_crossed_with_labels_of_another_column() -> None:
     table = pd.DataFrame({"age": [20, 30, None, 70], "sex": ["f", "m", "f", None]})
     groups = {"age": Bins([25, 60]), "sex": ["f", "m"]}

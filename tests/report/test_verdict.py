@@ -16,7 +16,7 @@ from justitia.datasets import make_synthetic
 from justitia.report import Report, build_report, charts
 from justitia.report.build import with_options
 from justitia.report.formatting import points
-from justitia.report.verdict import Check, Verdict, judge, verdict_of
+from justitia.report.verdict import Check, PageVerdict, judge, verdict_of
 
 
 def measured(case: Case, least: float, most: float, **changes: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def measured(case: Case, least: float, most: float, **changes: Any) -> dict[str,
     return facts | {"verdicts": {}} | changes
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: Report) -> PageVerdict:
     return verdict_of(report.contents)
 
 

@@ -1,10 +1,12 @@
 """Ten billion rows: sums fit their integers, noise is the stated one, and a row that is added twice is noticed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from scipy import stats
@@ -17,6 +19,7 @@ from justitia.privacy.joining import FrameAttribute
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.privacy.vault import SensitiveVault
+from justitia.rows.frames import Part
 
 MANY = 10**10
 LARGEST = np.iinfo(np.int64).max
@@ -89,20 +92,39 @@ def test_source_that_adds_a_row_twice_is_refused_where_positions_need_more_than_
         vault_of(AllAlike(MANY, 3, twice)).group_sums(Width(3), bound=1.0, noise=Gaussian(2.0), purpose="moments")
 
 
+class WithPersons(SimulatedFrame):
+    """Simulated rows with the public ids of persons, of whom the first has very many rows."""
+
+    names = (*SimulatedFrame.names, "who")
+
+    def parts(self, k: int) -> Iterator[Part]:
+        """The rows of a partition, whose first position is no multiple of 8."""
+        yield Part(persons_part(k, self._rows[k]).select(self._public), made_part(k, self._rows[k]).private)
+
+
+def persons_part(k: int, rows: int) -> pa.Table:
+    at = np.arange(k * rows, (k + 1) * rows)
+    return made_part(k, rows).public.append_column("who", pa.array(np.where(at % 50 == 0, 0, at // 2)))
+
+
+@pytest.mark.parametrize("person", [None, "who"])
 def test_fit_on_rows_that_are_made_in_the_passes_is_that_of_the_same_rows_in_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    person: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("justitia.rows.files.SAMPLE", 2000)
-    monkeypatch.setattr("bench.performance.simulated.PARTITION", 3000)
+    monkeypatch.setattr("bench.performance.simulated.PARTITION", 3001)
     for k in range(2):
-        part = made_part(k, 3000)
-        parquet.write_table(part.public.append_column("group", part.private.column(0)), tmp_path / f"{k}.parquet")
+        public = persons_part(k, 3001) if person else made_part(k, 3001).public
+        table = public.append_column("group", made_part(k, 3001).private.column(0))
+        parquet.write_table(table, tmp_path / f"{k}.parquet")
 
     def fit(rows: Any) -> LagrangianDualClassifier:
         usual: dict[str, Any] = {"epsilon": 4.0, "groups": ("a", "b"), "tolerance": 0.02, "base": "p"}
         model = LagrangianDualClassifier(**usual, random_state=0, noise_seed=1)
-        return model.fit(rows, "y", sensitive_features="group")
+        return model.fit(rows, "y", sensitive_features="group", person=person)
 
-    made, stored = fit(SimulatedFrame(6000)), fit(str(tmp_path))
+    made, stored = fit((WithPersons if person else SimulatedFrame)(6002)), fit(str(tmp_path))
     assert made.dual_.equals(stored.dual_)
     assert made.ledger_.costs() == stored.ledger_.costs()
+    assert [one.sensitivity for one in made.ledger_.releases] == [one.sensitivity for one in stored.ledger_.releases]
+    assert {one.unit for one in made.ledger_.releases} == {"person" if person else "row"}

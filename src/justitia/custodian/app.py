@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from importlib import metadata
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from justitia.custodian import schemas
+from justitia.custodian.batches import Batches
 from justitia.custodian.errors import (
     INTERNAL_ERROR,
     INVALID_KEY,
@@ -62,6 +63,14 @@ _SHORT_LISTS = 100
 Result = tuple[Any, dict[str, Any]]
 
 
+class _Arrival(NamedTuple):
+    """A request whose headers have arrived, its operation, and its number in the audit log."""
+
+    what: str
+    request: Request
+    number: int
+
+
 class App:
     """Routes of one service."""
 
@@ -73,6 +82,8 @@ class App:
         per_client = max(_MEMORY, 2 * settings.largest_body)
         self._memory = MemoryLimiter(per_client=per_client, total=2 * per_client)
         self.answers = AnswerQueue(_REQUESTS_PER_CLIENT)
+        self._admissions: Batches[_Arrival] = Batches(self._admit, "admissions")
+        self._log_lines: Batches[bytes] = Batches(service.log.append_durably, "audit log")
         self._numbers = count(1)
         self.started = time.time()
         routes = [Route(one.path, self._route(one), methods=[one.method]) for one in schemas.OPERATIONS]
@@ -91,7 +102,7 @@ class App:
             client, number = None, next(self._numbers)
             facts: dict[str, Any] = {"name": request.path_params.get("name", ""), "number": number}
             try:
-                client = await run_in_threadpool(self._admit, what, request, number)
+                client = await self._admissions.run(_Arrival(what, request, number))
                 with self._memory.reservation(client.name) as memory:
                     result, more = await handler(client, request, memory)
                 status, response = 200, _response(result)
@@ -105,7 +116,7 @@ class App:
                 return response
             facts["client"] = "" if client is None else client.name
             try:
-                await run_in_threadpool(lambda: self.service.log.end(what, status, **facts))
+                await self._log_lines.run(self.service.log.end(what, status, **facts))
             except OSError:
                 # No response leaves without its line in the log; the answer is stored, and sent once there is room.
                 return _error_response(LEDGER_UNAVAILABLE)
@@ -132,15 +143,29 @@ class App:
             raise RATE_LIMITED
         return client
 
-    def _admit(self, what: str, request: Request, number: int) -> Client:
-        """The owner of the key, after a line in the log, so that a crash has an author.
+    def _admit(self, arrivals: Sequence[_Arrival]) -> list[Client | Exception]:
+        """The owner of the key of each request, or why it is refused; after their lines in the log.
 
-        The path is logged without the query, which holds the purpose.
+        The lines are there before any body is read, so that a crash has an author. The path is logged without the
+        query, which holds the purpose.
         """
-        client = self._owner(request)
-        length = request.headers.get("content-length", "")
-        self.service.log.begin(what, client=client.name, path=request.url.path, length=length, number=number)
-        return client
+        owners: list[Client | Exception] = []
+        lines = []
+        for what, request, number in arrivals:
+            try:
+                client = self._owner(request)
+                length = request.headers.get("content-length", "")
+                facts = {"client": client.name, "path": request.url.path, "length": length, "number": number}
+                lines.append(self.service.log.begin(what, **facts))
+                owners.append(client)
+            except Exception as error:  # noqa: BLE001 - raised in the request's own route
+                owners.append(error)
+        try:
+            if lines:
+                self.service.log.append(lines)
+        except OSError as error:
+            return [error if isinstance(one, Client) else one for one in owners]
+        return owners
 
     async def _body(self, request: Request, memory: MemoryReservation) -> bytearray:
         settings = self.service.settings

@@ -392,9 +392,9 @@ class LoadedPopulation:
             if run in self._runs:
                 raise ANSWER_LOST
             own = self._client_ledger(client)
-            for ledger in (self.ledger, own):
-                if ledger is not None:
-                    ledger.check({cost: 1}, purpose=purpose)
+            self.ledger.check_known({cost: 1}, purpose=purpose)
+            if own is not None:
+                own.check({cost: 1}, purpose=purpose)
             self._runs.add(run)  # before anything else can happen
             self._answering += 1
             return own
@@ -495,22 +495,24 @@ class Populations:
         RequestError
             If there is none, if it is retired, or if the client may not use it: all three look alike.
         """
-        known = self.forget_retired()
-        if name not in known or name not in allowed:
+        if name not in self.forget_retired() or name not in allowed:
             raise not_found("population")
         with self._lock:
             if name not in self._loaded:
-                self._loaded[name] = LoadedPopulation(self._root, known[name], self._records, self._noise_source)
+                facts = self._records.population(name)
+                if facts is None or facts.retired is not None:  # since a moment ago
+                    raise not_found("population")
+                self._loaded[name] = LoadedPopulation(self._root, facts, self._records, self._noise_source)
                 if self._watcher is None:
                     self._watcher = threading.Thread(target=self._watch, daemon=True, name="retired populations")
                     self._watcher.start()
             return self._loaded[name]
 
-    def forget_retired(self) -> dict[str, Population]:
-        """Forget the attribute of retired populations; return the others by name."""
-        known = {one.name: one for one in self._records.populations() if one.retired is None}
+    def forget_retired(self) -> set[str]:
+        """Forget the attribute of retired populations; return the names of the others."""
+        known = self._records.live_populations()
         with self._lock:
-            retired = [self._loaded.pop(name) for name in self._loaded.keys() - known.keys()]
+            retired = [self._loaded.pop(name) for name in self._loaded.keys() - known]
         for one in retired:
             one.forget()
         return known

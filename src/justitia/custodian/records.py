@@ -147,7 +147,28 @@ def now() -> str:
 
 def chain_hash(previous: str, receipt: dict[str, Any]) -> str:
     """Hash of a receipt and of the chain before it."""
-    return hashlib.sha256(f"{previous}\n{json.dumps(receipt, sort_keys=True)}".encode()).hexdigest()
+    return _link(previous, json.dumps(receipt, sort_keys=True))
+
+
+def _link(previous: str, text: str) -> str:
+    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+
+
+@dataclass
+class _Chain:
+    """The newest receipt of a population within a transaction, and whether the population is not retired."""
+
+    number: int
+    link: str
+    live: bool
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection, population: str) -> _Chain:
+        """As the transaction finds them."""
+        last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
+        number, link = connection.execute(last, (population,)).fetchone() or (-1, "")
+        live = "SELECT 1 FROM populations WHERE name = ? AND retired IS NULL"
+        return cls(number, link, connection.execute(live, (population,)).fetchone() is not None)
 
 
 class Records:
@@ -392,6 +413,10 @@ class Records:
         """All populations, also retired ones."""
         return [_population(row) for row in self._rows("SELECT * FROM populations ORDER BY name")]
 
+    def live_populations(self) -> set[str]:
+        """Names of the populations that are not retired."""
+        return {name for (name,) in self._rows("SELECT name FROM populations WHERE retired IS NULL")}
+
     def population(self, name: str) -> Population | None:
         """The population of this name, also a retired one; None if there is none."""
         rows = self._rows("SELECT * FROM populations WHERE name = ?", name)
@@ -491,29 +516,30 @@ class Records:
         """Store several answers, in this order; those of one population extend its chain one after the other."""
         facts = [new.facts() for new in answers]  # now: the states of a ledger are in the order of the chain
         with self._transaction(durable=True) as connection:
-            return [self._put(connection, *pair) for pair in zip(answers, facts, strict=True)]
+            chains = {new.population: _Chain.read(connection, new.population) for new in answers}
+            pairs = zip(answers, facts, strict=True)
+            return [self._put(connection, new, one, chains[new.population]) for new, one in pairs]
 
     @staticmethod
-    def _put(connection: sqlite3.Connection, new: NewAnswer, facts: dict[str, Any]) -> str:
-        last = "SELECT number, link FROM receipts WHERE population = ? ORDER BY number DESC LIMIT 1"
-        number, previous = connection.execute(last, (new.population,)).fetchone() or (-1, "")
-        receipt = facts | {"population": new.population, "number": number + 1, "request": new.request}
-        receipt |= {"answer": hashlib.sha256(new.answer).hexdigest(), "time": now(), "previous": previous}
-        link, text = chain_hash(previous, receipt), json.dumps(receipt, sort_keys=True)
-        connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (new.population, number + 1, text, link))
+    def _put(connection: sqlite3.Connection, new: NewAnswer, facts: dict[str, Any], chain: _Chain) -> str:
+        time, number, previous = now(), chain.number + 1, chain.link
+        receipt = facts | {"population": new.population, "number": number, "request": new.request}
+        receipt |= {"answer": hashlib.sha256(new.answer).hexdigest(), "time": time, "previous": previous}
+        text = json.dumps(receipt, sort_keys=True)
+        link = _link(previous, text)
+        connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?)", (new.population, number, text, link))
+        chain.number, chain.link = number, link
         returned = json.dumps(receipt | {"link": link}, sort_keys=True)
         own = new.client, new.request
         # An answer about a population that was retired meanwhile is returned, and not stored; nor is its query.
-        live = "SELECT 1 FROM populations WHERE name = ? AND retired IS NULL"
-        stored = connection.execute(live, (new.population,)).fetchone() is not None
-        answer, query = (new.answer, new.query) if stored else (None, "")
+        answer, query = (new.answer, new.query) if chain.live else (None, "")
         if new.part is None:
             update = "UPDATE requests SET answer = ?, receipt = ? WHERE client = ? AND request = ?"
             connection.execute(update, (answer, returned, *own))
         else:
             insert = "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, 1, ?, ?, ?, ?)"
-            connection.execute(insert, (*own, query, new.population, now(), answer, returned))
-            if stored:
+            connection.execute(insert, (*own, query, new.population, time, answer, returned))
+            if chain.live:
                 connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, 0, ?, ?)", (*own, *new.part))
         return returned
 
@@ -586,33 +612,29 @@ class AuditLog:
         self.path = private_file(folder / AUDIT_LOG)
         self.counts: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
-        self._durable: GroupCommit[bytes, None] = GroupCommit(self._append_durably)
 
-    def begin(self, what: str, **facts: Any) -> None:
-        """Write the line of a request that begins; if none of the same number follows, the process ended meanwhile."""
-        os.close(self._append([_line({"time": now(), "what": what, "begun": True, **facts})]))
+    @staticmethod
+    def begin(what: str, **facts: Any) -> bytes:
+        """The line of a request that begins; if none of the same number follows, the process ended meanwhile."""
+        return _line({"time": now(), "what": what, "begun": True, **facts})
 
-    def end(self, what: str, status: int, **facts: Any) -> None:
-        """Count a request that ends, and write its line, which is on the disk when this returns."""
+    def end(self, what: str, status: int, **facts: Any) -> bytes:
+        """Count a request that ends; returns its line, which has to be on the disk before its response leaves."""
         self.count(what, status)
-        self._durable.submit(_line({"time": now(), "what": what, "status": status, **facts}))
+        return _line({"time": now(), "what": what, "status": status, **facts})
 
     def count(self, what: str, status: int) -> None:
         """Count a request that gets no line."""
         with self._lock:
             self.counts[what, status] += 1
 
-    def _append_durably(self, lines: Sequence[bytes]) -> list[None]:
-        """Append lines of several requests; a line that a killed process has written stays in any case."""
-        handle = self._append(lines)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    def append_durably(self, lines: Sequence[bytes]) -> list[None]:
+        """Append lines of several requests, to the disk."""
+        self.append(lines, durable=True)
         return [None] * len(lines)
 
-    def _append(self, lines: Sequence[bytes]) -> int:
-        """Append lines; returns the open file."""
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> None:
+        """Append lines of several requests; those that a killed process has written stay in any case."""
         text = b"".join(lines)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND)
         try:
@@ -622,10 +644,10 @@ class AuditLog:
                     text = b"\n" + text
                 if os.write(handle, text) < len(text):
                     raise OSError(errno.ENOSPC, "the disk is full")
-        except BaseException:
+            if durable:
+                os.fsync(handle)
+        finally:
             os.close(handle)
-            raise
-        return handle
 
     def last(self, number: int = 200) -> list[dict[str, Any]]:
         """The newest lines, newest first; lines that were cut off are left out."""

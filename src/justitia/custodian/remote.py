@@ -21,7 +21,7 @@ from justitia.custodian.wire import ARROW, from_stream, measurement_from_json, t
 from justitia.exceptions import BudgetExceeded
 from justitia.metrics.measurement import Measurement, column_margins
 from justitia.notions import NOTIONS, get_notion, notion_name
-from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu
+from justitia.privacy.accounting import Cost, GaussianCost, gaussian_mu, gaussian_multipliers
 from justitia.privacy.arrays import Array, Floats
 from justitia.privacy.attribute import HeldElsewhere
 from justitia.privacy.bounding import check_bound, with_norm_rounding
@@ -261,8 +261,8 @@ class Custodian(HeldElsewhere):
 
     def check_afford(self, costs: Mapping[Cost, int]) -> None:
         """Raise :class:`~justitia.BudgetExceeded` if the custodian's budgets do not allow a plan."""
-        pairs = [(cost.noise_multiplier, count) for cost, count in costs.items() if isinstance(cost, GaussianCost)]
-        if len(pairs) != len(costs):
+        pairs = gaussian_multipliers(costs)
+        if pairs is None:
             raise ValueError("expected a plan whose releases are all Gaussian with a custodian, got others.")
         facts = self._facts(plan=json.dumps({"costs": pairs}))
         if facts["fits"] < 1:

@@ -148,6 +148,7 @@ def servers(service: Service) -> list[LimitedServer]:
         "log_level": "warning",
         "access_log": False,  # the audit log has the requests, and URLs hold purposes
         "server_header": False,
+        "proxy_headers": False,  # a header says anything, and limits are by address
         "timeout_keep_alive": 10,
         "timeout_graceful_shutdown": 30,
         "h11_max_incomplete_event_size": 32 << 10,

@@ -258,7 +258,8 @@ class Service:
         request, digest = (client.name, query.request), hashlib.sha256(body).hexdigest()
         with self._request_lock(request):
             stored = self._stored_answer(request, query.digest(cohort.id), query.parts, population)
-            parts = self.records.parts(*request)
+            # Of a request in one part, nothing is recorded before its answer.
+            parts = {} if stored is None and query.parts == 1 else self.records.parts(*request)
             if parts.get(query.part, digest) != digest:
                 raise REQUEST_ID_REUSED
             if stored is not None:

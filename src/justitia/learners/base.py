@@ -289,7 +289,7 @@ def _read_column(inputs: Inputs, name: str) -> Array:
 
 
 def base_of(base: Any, task: Task, *, n_jobs: int | None = None) -> Base | None:
-    """Base model from what a user passes as ``base``; None means :func:`justitia.learners.lightgbm_base.default_base`.
+    """Base model from what a user passes as ``base``; None means the default one, which is above this module.
 
     Parameters
     ----------

@@ -27,8 +27,6 @@ EDGE = 1e-4
 STANDARD_ERRORS = 3.0
 #: Standard deviation of constant predictions at most, as a share of the largest.
 ROUNDING = 1e-9
-#: Bins of the calibration error.
-BINS = 15
 
 
 @dataclass(frozen=True)
@@ -201,11 +199,3 @@ def _is_lower(before: Array, after: Array, weight: Array, *, optimism: float = 0
     """Whether the mean loss after is lower by more than STANDARD_ERRORS of the difference, and by ``optimism``."""
     improvement = weight * (before - after)
     return bool(improvement.mean() - optimism > STANDARD_ERRORS * improvement.std() / np.sqrt(len(improvement)))
-
-
-def calibration_error(probability: Array, y: Array, weight: Array) -> float:
-    """Expected calibration error: mean distance of probability and label over bins with equally many rows."""
-    order = np.argsort(probability, kind="stable")
-    share = weight / weight.sum()
-    parts = np.array_split(order, BINS)
-    return float(sum(abs((share[part] * (y[part] - probability[part])).sum()) for part in parts))

@@ -180,8 +180,3 @@ class LightGBMBase(CrossFitted):
         model = kind(read_trees(text), self.n_jobs)
         model.learned = text
         return model
-
-
-def default_base(n: int, task: Task = BINARY, *, n_jobs: int | None = None) -> LightGBMBase:
-    """Default base model for n rows of a target; it reads the numbers after the estimator's preprocessing."""
-    return LightGBMBase(n, task, n_jobs=n_jobs)

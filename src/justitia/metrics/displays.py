@@ -119,7 +119,7 @@ class ImpactDisplay:
         finite = table["upper"].where(np.isfinite(table["upper"]), table["rate"])
         _draw_intervals(ax, table.assign(upper=finite), shift=0.0, label="impact ratio")
         ax.axvline(FOUR_FIFTHS, color="0.3", label="four fifths")
-        ax.set(xlabel=f"impact ratio to {self.impact.ratio_to}, bounds at {self.impact.confidence:g}")
+        ax.set_xlabel(f"impact ratio to {self.impact.ratio_to}, bounds at {self.impact.confidence:g}", parse_math=False)
         _name_groups(ax, self.impact.groups)
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
@@ -233,5 +233,5 @@ def _in_percent(axis: Any, *, shares: bool) -> None:
 
 
 def _name_groups(ax: Any, groups: tuple[str, ...]) -> None:
-    ax.set_yticks(range(len(groups)), groups)
+    ax.set_yticks(range(len(groups)), groups, parse_math=False)  # "$10k to $20k" is no formula
     ax.set_ylim(len(groups) - 0.5, -0.5)

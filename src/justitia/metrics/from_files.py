@@ -11,7 +11,7 @@ from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.rows.file_data import check_frame, open_frame
 from justitia.rows.files import Columns
-from justitia.rows.frames import FrameRows
+from justitia.rows.frames import FrameRows, columns_here
 from justitia.rows.parquet import RowFiles
 from justitia.training.method import pass_bar
 
@@ -57,8 +57,8 @@ def read_files(
 
 def read_frame(
     data: Any, y_true: Any, y_pred: Any, where: Any, person: Any
-) -> tuple[Any, Any, FrameAttribute, None, FrameRows]:
-    """The same of a data frame of Spark, Ray or Dask: no ids, and a row source whose workers hold the attribute.
+) -> tuple[Any, Any, FrameAttribute, list[Any] | None, FrameRows]:
+    """The same of a data frame of Spark, Ray or Dask, and a row source whose workers hold the attribute.
 
     Raises
     ------
@@ -66,15 +66,15 @@ def read_frame(
         For what is wrong with names and columns.
     """
     frame = open_frame(data)
-    check_frame(frame, where, person)
+    check_frame(frame, where)
     sensitive = SensitiveColumns.from_name(where)
-    for name, given in (("y_true", y_true), ("y_pred", y_pred)):
-        if not (isinstance(given, str) or (given is None and name == "y_true")):
+    for name, given in (("y_true", y_true), ("y_pred", y_pred), ("person", person)):
+        if not (isinstance(given, str) or (given is None and name != "y_pred")):
             raise TypeError(
                 f"expected {name} to be the name of a column of {frame.shown}, got {type(given).__name__!r}; "
                 "model.predict(data) returns the data frame with a column 'prediction'."
             )
-    public = [name for name in (y_true, y_pred) if name is not None]
+    public = [name for name in (y_true, y_pred, person) if name is not None]
     clash = [name for name in sensitive.columns if name in public]
     if clash:
         raise ValueError(f"the column {clash[0]!r} is sensitive and cannot be used as a public one; name another.")
@@ -84,12 +84,12 @@ def read_frame(
         frame, Columns(tuple(public)), attribute, lambda total, name: pass_bar(shown=False, rows=total, name=name)
     )
     try:
-        columns = source.columns_read()
+        columns = columns_here(frame, public)
         source.load_positions()
     except BaseException:
         source.close()
         raise
-    return columns.get(y_true), columns[y_pred], attribute, None, source
+    return columns.get(y_true), columns[y_pred], attribute, None if person is None else list(columns[person]), source
 
 
 def _column(files: RowFiles, name: str) -> Labels:

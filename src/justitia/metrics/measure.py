@@ -49,7 +49,7 @@ from justitia.privacy.attribute import Attribute, HeldElsewhere
 from justitia.privacy.frames import protects_attribute
 from justitia.privacy.interface import VaultRequest
 from justitia.privacy.ledger import Certificate, PrivacyLedger
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.mechanisms import Gaussian, Mechanism, Unprotected
 from justitia.privacy.vault import check_budget, ledger_or_new, open_vault, warn_large_delta
 from justitia.rows.file_data import is_frame
 from justitia.rows.frames import FrameRows, GivenRows
@@ -257,7 +257,7 @@ def measure(
     vault = open_vault(sensitive_features, request)
     warn_large_delta(epsilon, delta, n, stacklevel=2)
     compared_with = None if reference is None else check_choice("reference", str(reference), vault.group_names)
-    noise: Noise = Unprotected()
+    noise: Mechanism = Unprotected()
     variance = 0.0
     if not math.isinf(epsilon):
         noise = Gaussian(1 / gaussian_mu(epsilon, delta))

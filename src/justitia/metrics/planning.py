@@ -24,7 +24,7 @@ from justitia.postprocessing.solver import default_tolerance, rates_stddev
 from justitia.privacy.accounting import gaussian_mu
 from justitia.training.diagnostics import cell_diagnostics
 from justitia.training.lagrangian import row_bound
-from justitia.training.method import calibrated
+from justitia.training.plan import calibrated
 
 #: Share of decisions that are taken to be right, of either label.
 RIGHT = 0.8

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
-from justitia.privacy.vault import SensitiveVault
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, Array, Rows
 
@@ -138,19 +137,3 @@ class PrimalDualEngine(ABC):
     def at(self, tolerance: float) -> Self:
         """An engine on the same answers with this tolerance, which queries nothing; where the plan shares answers."""
         raise TypeError(f"{type(self).__name__} has no answers that a model of tolerance {tolerance} could share.")
-
-
-def in_this_process(vault: Vault) -> SensitiveVault:
-    """The vault, where it can do more than group sums: with the attribute in reach.
-
-    Raises
-    ------
-    ValueError
-        If the attribute is held elsewhere.
-    """
-    if not isinstance(vault, SensitiveVault):
-        raise ValueError(
-            "expected a finite epsilon where a custodian holds the attribute, got a fit that needs the attribute "
-            "itself; pass epsilon."
-        )
-    return vault

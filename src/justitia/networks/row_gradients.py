@@ -37,7 +37,7 @@ class _Call(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ModuleLayout:
     """What is known about a module before the first row.
 
     Parameters
@@ -116,7 +116,7 @@ def _as_chain(module: nn.Module, layers: Sequence[nn.Module]) -> tuple[nn.Module
     return tuple(module) if all(known) else ()
 
 
-def find_layout(module: nn.Module, X: Tensor) -> Layout:
+def find_layout(module: nn.Module, X: Tensor) -> ModuleLayout:
     """Decide, from the module's structure and two tiny forward passes, which layers have a shortcut.
 
     A layer has one if it is called once with one input per row, and nothing else reads its parameters. Two
@@ -136,7 +136,7 @@ def find_layout(module: nn.Module, X: Tensor) -> Layout:
             layer = owner.get(id(p))
             key = name if layer is None else layer
             pieces[key] = (layer, (*pieces.get(key, (None, ()))[1], name))
-    return Layout(tuple(pieces.values()), tuple(layers), _as_chain(module, layers))
+    return ModuleLayout(tuple(pieces.values()), tuple(layers), _as_chain(module, layers))
 
 
 # ------------------------------------------------------------------ rows of a module
@@ -161,7 +161,7 @@ def _general_rows(module: nn.Module, names: Sequence[str], X: Tensor) -> dict[st
 
 
 def _blocks(
-    module: nn.Module, X: Tensor, layout: Layout, found: dict[nn.Module, tuple[Tensor, Tensor]]
+    module: nn.Module, X: Tensor, layout: ModuleLayout, found: dict[nn.Module, tuple[Tensor, Tensor]]
 ) -> list[ColumnBlock]:
     rest = [name for layer, names in layout.pieces if layer not in found for name in names]
     general = _general_rows(module, rest, X) if rest else {}
@@ -201,7 +201,7 @@ def _chain(parts: Sequence[nn.Module], X: Tensor) -> tuple[Tensor, dict[nn.Modul
     return scores, found
 
 
-def score_rows(module: nn.Module, X: Tensor, layout: Layout | None = None) -> tuple[Tensor, FactoredRows]:
+def score_rows(module: nn.Module, X: Tensor, layout: ModuleLayout | None = None) -> tuple[Tensor, FactoredRows]:
     r"""Scores and, in factored form, the gradient of each row's score.
 
     .. math:: row_i = \nabla_\theta f_\theta(x_i)
@@ -214,7 +214,7 @@ def score_rows(module: nn.Module, X: Tensor, layout: Layout | None = None) -> tu
     module : nn.Module
         Maps (m, ...) to (m,) or (m, 1), each row on its own.
     X : Tensor of shape (m, ...)
-    layout : Layout, optional
+    layout : ModuleLayout, optional
         Result of `find_layout`; saves two tiny forward passes when many calls follow.
 
     Returns

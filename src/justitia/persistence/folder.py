@@ -76,13 +76,6 @@ REQUIRED_KEYS = {
     re.compile(r"tradeoff\.json"): {"points", "chosen"},
     re.compile(r"measurement-\d+\.json"): {"people", "by_group", "certificate"},
 }
-#: Names of all files that :func:`save` writes.
-_SAVED_NAMES = re.compile(r"model\.json|(weights|correction)\.safetensors|base-[0-9]{1,3}\.(txt|json|xgb|cbm|skops)")
-
-
-def is_saved_name(name: Any) -> bool:
-    """Whether :func:`save` writes a file of this name; a name that leads out of the folder is none."""
-    return isinstance(name, str) and _SAVED_NAMES.fullmatch(name) is not None
 
 
 def save(

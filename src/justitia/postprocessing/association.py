@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureColumns:
+class FeaturePositions:
     """Where features are in the rows of the first release.
 
     Attributes

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import Calibration, VectorScaling
 from justitia.postprocessing.coin import Coin
-from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side
+from justitia.postprocessing.dual import BEYOND, best_action, clip_to_decision_side, utilities
 
 Array = NDArray[np.float64]
 #: Hidden units: so many for each column of c, and at least so many.
@@ -121,7 +121,7 @@ def inputs_of(numbers: NDArray[np.float32], prediction: Array, centre: Array, sp
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class LearningTarget:
     """Columns that are learned as ``sum of count * output`` over the counts, with an output of its own for each.
 
     Attributes
@@ -140,10 +140,10 @@ class Part:
     total: Array | None = None
     importance: float = 1.0
 
-    def take(self, rows: NDArray[np.int64]) -> Part:
+    def take(self, rows: NDArray[np.int64]) -> LearningTarget:
         """Some of the rows."""
         total = None if self.total is None else self.total[rows]
-        return Part(tuple(one[rows] for one in self.counts), self.target[rows], total, self.importance)
+        return LearningTarget(tuple(one[rows] for one in self.counts), self.target[rows], total, self.importance)
 
 
 class Distillation:
@@ -159,7 +159,7 @@ class Distillation:
         Public features.
     prediction : ndarray (n,) or (n, K)
         Of the base model.
-    parts : sequence of Part
+    parts : sequence of LearningTarget
         What is learned.
     distance : ndarray (n,)
         From the line between two decisions: rows near it are learned best.
@@ -168,7 +168,12 @@ class Distillation:
     """
 
     def __init__(
-        self, numbers: NDArray[np.float32], prediction: Array, parts: Sequence[Part], distance: Array, units: int = 0
+        self,
+        numbers: NDArray[np.float32],
+        prediction: Array,
+        parts: Sequence[LearningTarget],
+        distance: Array,
+        units: int = 0,
     ) -> None:
         rows = np.arange(0, len(prediction), max(1, -(-len(prediction) // ROWS)))
         numbers, prediction, distance = numbers[rows], prediction[rows], distance[rows]
@@ -179,7 +184,7 @@ class Distillation:
         weight /= weight.mean()
         read = inputs_of(numbers, prediction, self._centre, self._spread)
         self._axes = [_axes(one.target) for one in parts]
-        self._of_multipliers: tuple[Array, Part, Array] | None = None
+        self._of_multipliers: tuple[Array, LearningTarget, Array] | None = None
         if not units and UNITS_EACH * sum(axes.shape[1] for axes in self._axes) > MOST_UNITS:
             self._of_multipliers = read, parts[0], weight
             return
@@ -191,7 +196,7 @@ class Distillation:
         cls, numbers: NDArray[np.float32], eta: Array, c: Array, lam: Array, gain: Array
     ) -> Distillation:
         """Of (n, J) columns c that (J,) multipliers multiply; on the line the gain is t."""
-        return cls(numbers, eta, [Part((1 - eta, eta), c)], gain - c @ lam)
+        return cls(numbers, eta, [LearningTarget((1 - eta, eta), c)], gain - c @ lam)
 
     def correction(self, lam: Array) -> Correction:
         """The correction of these (J,) multipliers, of two classes."""
@@ -229,7 +234,7 @@ def _axes(c: Array) -> Array:
     return axes
 
 
-def _learned(read: Array, parts: Sequence[Part], weight: Array, units: int) -> tuple[Array, list[Array]]:
+def _learned(read: Array, parts: Sequence[LearningTarget], weight: Array, units: int) -> tuple[Array, list[Array]]:
     """(d + 3, H) and, for each part, (H + 1, counts, J): the network of least weighted squares, by L-BFGS."""
     means, scales, centred = [], [], []
     for one in parts:
@@ -264,7 +269,7 @@ class _Squares:
     the slope has no part that comes from them.
     """
 
-    def __init__(self, read: Array, parts: Sequence[Part], weight: Array) -> None:
+    def __init__(self, read: Array, parts: Sequence[LearningTarget], weight: Array) -> None:
         single = np.float32  # enough for a slope; small systems are solved in double
         size = sum(one.target.size for one in parts)
         self._read = read.astype(single)
@@ -465,7 +470,7 @@ class ClassRule:
 
     def margin_of(self, numbers: NDArray[np.float32], p: Array) -> Array:
         """(m, K): as :meth:`margin`, of rows that the base has predicted."""
-        utility = p.copy() if self.costs is None else -p @ self.costs
+        utility = utilities(p, self.costs)
         utility[:, 1:] -= self.correction(numbers, p)
         if self.quota is not None:
             utility[:, 1:] -= self.quota
@@ -479,8 +484,7 @@ class ClassRule:
 
 def moved_classes(p: Array, margin: Array, costs: Array | None = None) -> Array:
     """(m, K): probabilities whose best class is the one of largest margin."""
-    utility = p if costs is None else -p @ costs
-    decided, plain = (best_action(one[:, 1:] - one[:, :1]) for one in (margin, utility))
+    decided, plain = (best_action(one[:, 1:] - one[:, :1]) for one in (margin, utilities(p, costs)))
     rows = np.flatnonzero(decided != plain)
     moved = p.copy()
     moved[rows, decided[rows]] = (1 + BEYOND) * p[rows].max(1)

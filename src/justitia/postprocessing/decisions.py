@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from justitia.notions import RateTable
 from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import moved_probability
-from justitia.postprocessing.dual import best_action
+from justitia.postprocessing.dual import best_action, utilities
 from justitia.postprocessing.features import ALIGNED
 from justitia.postprocessing.memberships import Memberships
 from justitia.postprocessing.prefix_sums import PrefixFactor
@@ -47,7 +47,7 @@ class Gains:
         """(T, m, D): of p(y = 1 | x), or of (m, K) probabilities of classes."""
         if prediction.ndim == 1:
             return (2 * (prediction - self.levels[:, None]))[:, :, None]
-        utility = prediction if self.costs is None else -prediction @ self.costs
+        utility = utilities(prediction, self.costs)
         gains: Array = (utility[:, 1:] - utility[:, :1])[None]
         return gains
 
@@ -85,7 +85,7 @@ class DecisionRule:
             return bits.astype(np.int64), None
         q, p = self.memberships.by_label(block), probabilities(block)
         correction = self._correction(block, q, p)
-        margins = self.gains(prediction(block)) - correction - self.quota
+        margins = self.gains(block.prediction) - correction - self.quota
         if self.coin is not None:
             margins = margins - self.coin(block.X)[:, None]
         if len(margins) == 1:
@@ -109,16 +109,9 @@ class DecisionRule:
         return total
 
 
-def prediction(block: Block) -> Array:
-    """Scores of a base model: (m,), or (m, K) of classes."""
-    if block.score is None:
-        raise ValueError("expected rows with scores of a base model, got none; call score first.")
-    return block.score
-
-
 def probabilities(block: Block) -> Array:
     """(Y, m): probability of each label."""
-    score = prediction(block)
+    score = block.prediction
     return np.stack([1 - score, score]) if score.ndim == 1 else score.T
 
 

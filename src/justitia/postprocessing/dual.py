@@ -144,7 +144,7 @@ class Constraints:
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
+class RateLimits:
     """What is allowed of rates.
 
     Attributes
@@ -168,7 +168,7 @@ class Limits:
     worth: float | Array = MOST_WORTH
 
     @classmethod
-    def from_tolerance(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> Limits:
+    def from_tolerance(cls, tolerance: float | Array, rates: int, quota: Array | None = None) -> RateLimits:
         """Largest differences of this many rates."""
         half: Array = np.broadcast_to(np.asarray(tolerance, dtype=np.float64) / 2, (rates,))
         return cls(half, quota=quota)
@@ -218,6 +218,12 @@ def joint_of(prediction: Array, q: Array) -> Array:
     return found
 
 
+def utilities(prediction: Array, costs: Array | None = None) -> Array:
+    """(n, K): what each decision is worth: the probability of its class, or minus its expected cost."""
+    found: Array = prediction.copy() if costs is None else -prediction @ costs
+    return found
+
+
 def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
     """(2, K) events, (2,) h without and (2,) change of h with a positive decision, by label."""
     table, h = notion.rates(), notion.decision_values()
@@ -225,14 +231,16 @@ def label_table(notion: FairnessNotion) -> tuple[Array, Array, Array]:
 
 
 def solve(
-    gain: Array, constraints: Constraints, tolerance: float | Array | Limits, start: Array | None = None
+    gain: Array, constraints: Constraints, tolerance: float | Array | RateLimits, start: Array | None = None
 ) -> Array:
     """(G, K): the multipliers that minimise the dual; see :func:`minimise`."""
-    limits = tolerance if isinstance(tolerance, Limits) else Limits.from_tolerance(tolerance, constraints.b.shape[1])
+    limits = (
+        tolerance if isinstance(tolerance, RateLimits) else RateLimits.from_tolerance(tolerance, constraints.b.shape[1])
+    )
     return minimise(gain, constraints, limits, start).lam
 
 
-def minimise(gain: Array, constraints: Constraints, limits: Limits, start: Array | None = None) -> Multipliers:
+def minimise(gain: Array, constraints: Constraints, limits: RateLimits, start: Array | None = None) -> Multipliers:
     """Minimise the dual by Newton's method on a smoothed one that grows sharper.
 
     Multipliers are 0 where the best decisions without a constraint meet it.
@@ -267,7 +275,7 @@ def reach(
     goal: Goal, gain: Array, constraints: Constraints, tolerance: Array, start: Array | None = None
 ) -> Multipliers:
     """Minimise the dual of a goal with these largest differences of its K rates."""
-    limits = Limits.from_tolerance(tolerance, len(goal.table.names), goal.quota)
+    limits = RateLimits.from_tolerance(tolerance, len(goal.table.names), goal.quota)
     if constraints.change.shape[1] > 1:  # few people cannot be worth the accuracy of all
         limits = replace(limits, worth=np.minimum(WORTH_PER_SHARE * constraints.sizes.min(0), MOST_WORTH))
     if goal.ratio is not None:
@@ -288,7 +296,7 @@ def decide(gain: Array, constraints: Constraints, lam: Array, quota: Array | flo
     return best_action(gain.reshape(len(gain), -1) - constraints.correction(lam).reshape(len(gain), -1) - quota)
 
 
-def minimise_ratio(gain: Array, constraints: Constraints, limits: Limits, ratio: float) -> Multipliers:
+def minimise_ratio(gain: Array, constraints: Constraints, limits: RateLimits, ratio: float) -> Multipliers:
     r"""Multipliers such that every group's rate is at least ``ratio`` of the largest, for each rate.
 
     For a given largest rate R the constraint is :math:`ratio R \le r_a \le R`. What R is worth is concave in R, and
@@ -331,7 +339,7 @@ def minimise_fraction(
     def at(rho: float) -> Multipliers:
         mix = np.array([[1.0, 1.0], [-(rho + tolerance / 2), -(rho - tolerance / 2)]])
         # One side of each is far beyond what any rule has: rates lie between -1 and 1.
-        one_sided = Limits(np.array([1.0, 1.0]), np.array([-1.0, 1.0]), mix, quota)
+        one_sided = RateLimits(np.array([1.0, 1.0]), np.array([-1.0, 1.0]), mix, quota)
         return minimise(gain, constraints, one_sided)
 
     rho = _best_of(lambda value: at(value).value, 0.0, 1.0)
@@ -364,7 +372,7 @@ def clip_to_decision_side(gain: Array, corrected: Array) -> Array:
     return kept
 
 
-def _within(rates: Array, limits: Limits) -> bool:
+def _within(rates: Array, limits: RateLimits) -> bool:
     """Whether rates are as the limits allow; with a quota that has to be searched for."""
     if limits.quota is not None and np.isfinite(limits.quota).any():
         return False
@@ -383,7 +391,7 @@ class _Dual:
     with the number of actions or rates.
     """
 
-    def __init__(self, gain: Array, constraints: Constraints, limits: Limits) -> None:
+    def __init__(self, gain: Array, constraints: Constraints, limits: RateLimits) -> None:
         columns, events, change = constraints.merged
         (groups, _), constrained = constraints.b.shape, len(limits.half)
         self._shape, self.gain, self._weight = (groups, constrained), gain, constraints.weight

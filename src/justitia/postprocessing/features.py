@@ -19,7 +19,7 @@ from scipy.special import logit
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from justitia.postprocessing.association import FeatureColumns
+from justitia.postprocessing.association import FeaturePositions
 from justitia.rows.source import Block
 from justitia.training.diagnostics import missing_by_label
 
@@ -52,9 +52,7 @@ ALIGNED = 2048
 
 def base_scores(block: Block) -> tuple[Array, Array]:
     """Representation of rows that a base model has scored: probability and log-odds, of every class if several."""
-    if block.score is None:
-        raise ValueError("expected rows with scores of a base model, got none; call score first.")
-    score = block.score.astype(np.float32)
+    score = block.prediction.astype(np.float32)
     return (2 * score - 1).reshape(len(score), -1), logit(score)
 
 
@@ -246,7 +244,7 @@ class PublicRows:
             found[starts + np.arange(columns - self.proxy.width, columns)] = True
         return found
 
-    def feature_columns(self) -> FeatureColumns:
+    def feature_columns(self) -> FeaturePositions:
         """Where the features are in these rows."""
         labels = self.labels if self.blocks else 1
         width = self.width // self.labels if self.blocks else self.width
@@ -254,7 +252,7 @@ class PublicRows:
         axes = np.eye(features) if self.axes is None else self.axes.astype(np.float64)
         starts = np.arange(labels) * width
         columns = starts[:, None] + 1 + np.arange(axes.shape[1])
-        return FeatureColumns(starts, columns, axes, self.layout.constant * features**0.5)
+        return FeaturePositions(starts, columns, axes, self.layout.constant * features**0.5)
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C, Y): estimated number of rows, by label, that the sums are of; the total over n rows is public."""

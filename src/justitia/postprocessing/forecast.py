@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from justitia.learners.base import Inputs, cross_fit_folds
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.postprocessing.correction import ROWS, Distillation
 from justitia.postprocessing.decisions import ColumnSums, DecisionRows, DecisionRule, EvaluateDecisions, Gains
 from justitia.postprocessing.features import PublicRows, base_scores
@@ -94,7 +94,7 @@ def forecast(files: RowFiles, target: str, features: tuple[str, ...], plan: Post
     learning += _distilling(numbers, y) * min(sample, ROWS) / len(numbers)
     reading = _seconds(lambda: [encoder.transform(t.select(names)) for _, t in files.blocks(names, 0, few)])
     each = _seconds(lambda: model.predict(numbers[:few], num_threads=1))
-    predicting = 0.0 if sample == n else default_base(sample).deployed * each
+    predicting = 0.0 if sample == n else LightGBMBase(sample).deployed * each
     first, whole, short = _passes(numbers[:few], y[:few])
     passing = (first + (1 + plan.checks) * (whole + short)) * n / few
     width = numbers.shape[1]
@@ -113,10 +113,11 @@ def _memory(n: int, sample: int, width: int) -> int:
 def _learning(numbers: NDArray[np.float32], y: Any) -> tuple[Any, float]:
     """One of the base models, and seconds for all of them."""
     seen, unseen = next(iter(cross_fit_folds(y.astype(np.float64), 0)))
-    base, boosters = default_base(len(y)), []
-    data = base.binned(Inputs(numbers, numbers), y.astype(np.float64), np.ones(len(y)))
-    took = _seconds(lambda: boosters.append(base.learn_fold(data, seen, unseen)[0]))
-    return boosters[0], base.fits * took
+    base, boosters, inputs = LightGBMBase(len(y)), [], Inputs(numbers, numbers)
+    data: list[Any] = []
+    binning = _seconds(lambda: data.append(base.binned(inputs, y.astype(np.float64), np.ones(len(y)))))
+    took = _seconds(lambda: boosters.append(base.learn_fold(data[0], seen, unseen)[0]))
+    return boosters[0], binning + base.fits * took
 
 
 def _distilling(numbers: NDArray[np.float32], y: Any) -> float:

@@ -109,12 +109,6 @@ def margins(m: Array, levels: Array, lam: Array, c: Array) -> Array:
     return 2 * (m - levels[:, None]) - lam @ c.T
 
 
-def unnested_share(found: Array, share: Array) -> float:
-    """Share of rows that pass a level and not a lower one, by the signs of (T, n) margins."""
-    above = found > 0
-    return float(share @ (above[1:] & ~above[:-1]).any(0))
-
-
 def passed_levels(found: Array, weights: Array) -> NDArray[np.int64]:
     """(n,): how many levels each row passes, the maximum of F; of several maxima the lowest."""
     sums = np.cumsum(weights[:, None] * found, axis=0)

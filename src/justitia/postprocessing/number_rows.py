@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, softmax
 
-from justitia.postprocessing.association import FeatureColumns
+from justitia.postprocessing.association import FeaturePositions
 from justitia.postprocessing.features import CUT, MOST_FEATURES, SAMPLE, aligned_product
 from justitia.rows.source import Block
 
@@ -110,12 +110,12 @@ class NumberRows:
         """(width,): position of the constant, for every column."""
         return np.zeros(self.width, dtype=np.int64)
 
-    def feature_columns(self) -> FeatureColumns:
+    def feature_columns(self) -> FeaturePositions:
         """Where the components of the features are in these rows."""
         # Axes were divided by one number; their transpose times its square takes components back to features.
         axes = self.axes.astype(np.float64)
         lengths = (axes**2).sum(0)
-        return FeatureColumns(np.array([0]), 1 + np.arange(axes.shape[1])[None], axes / lengths, CONSTANT)
+        return FeaturePositions(np.array([0]), 1 + np.arange(axes.shape[1])[None], axes / lengths, CONSTANT)
 
     def sizes(self, sums: Array, total: Array, n: int) -> Array:
         """(C,): estimated number of rows that the sums are of; the total over n rows is public."""
@@ -138,11 +138,9 @@ class NumberRows:
 
 def _columns(block: Block, y: Array, *, target: bool) -> NDArray[np.float64]:
     """(m, k): prediction and log-odds and, with ``target``, the target and the absolute residual."""
-    if block.score is None:
-        raise ValueError("expected rows with predictions of a base model, got none; call score first.")
-    found = [block.score, logit(block.score)]
+    found = [block.prediction, logit(block.prediction)]
     if target:
-        found += [y.astype(np.float64), np.abs(y - block.score)]
+        found += [y.astype(np.float64), np.abs(y - block.prediction)]
     return np.stack(found, axis=1)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from justitia._validate import check_choice, check_fraction, check_int, check_nonnegative, check_rate
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.plan import NO_NOISE, Plan, PlannedRelease, budget_scale, check_noise, moments_and_checks
+from justitia.privacy.mechanisms import Gaussian, Mechanism, Unprotected
+from justitia.training.plan import Plan, PlannedRelease, budget_scale, calibrated, check_noise, moments_and_checks
 
 #: Below this epsilon the correction spares accuracy where no tolerance is given.
 SMALL_EPSILON = 0.3
@@ -70,9 +70,9 @@ class PostProcessingPlan(Plan):
     at: str = "decision"
     levels: int = 19
     micro_batch: int = 65_536
-    noise_sizes: Noise | None = None
-    noise_moments: Noise | None = None
-    noise_checks: Noise | None = None
+    noise_sizes: Mechanism | None = None
+    noise_moments: Mechanism | None = None
+    noise_checks: Mechanism | None = None
 
     def __post_init__(self) -> None:
         for name in ("noise_sizes", "noise_moments", "noise_checks"):
@@ -90,11 +90,9 @@ class PostProcessingPlan(Plan):
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once if they are wanted, moments once, decisions at every check."""
-        if self.noise_moments is None or self.noise_checks is None:
-            raise ValueError(NO_NOISE)
         sizes = () if self.noise_sizes is None else (PlannedRelease("sizes", self.noise_sizes, 1),)
-        moments = PlannedRelease("moments", self.noise_moments, 1)
-        checks = PlannedRelease("decisions", self.noise_checks, self.checks)
+        moments = PlannedRelease("moments", calibrated(self.noise_moments), 1)
+        checks = PlannedRelease("decisions", calibrated(self.noise_checks), self.checks)
         return (*sizes, moments, checks) if self.checks else (*sizes, moments)
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it

@@ -46,16 +46,14 @@ class PredictionRule:
         if kept is not None and kept[0] == self.digest:
             found: Array = kept[1]
             return found
-        assert block.score is not None  # noqa: S101 - memberships read it first
         columns = self.notion.columns(self.joint(block), self.sizes)
-        f = self.notion.predict(block.score, self.notion.mix(self.lam) @ columns.T)
+        f = self.notion.predict(block.prediction, self.notion.mix(self.lam) @ columns.T)
         block.memo["predictions"] = (self.digest, f)
         return f
 
     def joint(self, block: Block) -> Array:
         """(Y, m, G): p(a, y bin | x)."""
-        assert block.score is not None  # noqa: S101 - as above
-        chances = self.notion.bins(block.score)  # (m, Y)
+        chances = self.notion.bins(block.prediction)  # (m, Y)
         parts = []
         for chance, value in zip(chances.T, self.notion.bin_means, strict=True):
             q = self.memberships.at(block, np.full(len(block), value))

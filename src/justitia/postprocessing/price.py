@@ -12,10 +12,8 @@ ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Protocol, Self
+from typing import Any
 
 import pandas as pd
 from numpy.typing import NDArray
@@ -28,42 +26,6 @@ TOLERANCES = (
 )
 #: The same where one point is many problems: of levels of scores, of classes, or of a search; and of levels of numbers.
 FEW_TOLERANCES, FEWEST_TOLERANCES = (0.4, 0.2, 0.1, 0.05, 0.02, 0.0), (0.2, 0.05, 0.0)
-
-
-class PricedRun(Protocol):
-    """What the price list needs of a run that has been trained: its points, and how good and how alike they are."""
-
-    @property
-    def corrects(self) -> bool:
-        """Whether anything is corrected."""
-
-    @property
-    def listed_tolerance(self) -> float:
-        """The tolerance in force."""
-
-    def scores(self) -> Array:
-        """Corrected scores of the sample."""
-
-    def base_scores(self) -> Array:
-        """Uncorrected scores of the sample."""
-
-    def priced_tolerances(self) -> Sequence[float]:
-        """Tolerances of the list, the loosest first."""
-
-    def solved_at(self, tolerance: float, start: Array | None) -> tuple[Self, Array]:
-        """A run on the same answers with this tolerance, and its multipliers."""
-
-    def quality(self, scores: Array) -> dict[str, float]:
-        """How good scores are, by public targets."""
-
-    def estimated_violation(self, scores: Array) -> tuple[float, float]:
-        """By memberships and checks, and by memberships alone."""
-
-    def violation_stddev(self) -> float:
-        """Noise and sampling error of a violation."""
-
-    def distance_between(self, scores: Array, others: Array) -> float:
-        """How much decisions of the sample differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,40 +43,6 @@ class PricedPoints:
     rows: tuple[dict[str, Any], ...]
     checked: Array
     base: Array
-
-    @classmethod
-    def from_run(cls, run: PricedRun) -> PricedPoints:
-        """Solve every point of a run that has been trained."""
-        empty = cls((), run.scores(), run.base_scores())
-        rows = [empty.row(run, empty.base, math.nan, corrected=False)]
-        point, lam = run, None
-        for tolerance in run.priced_tolerances():
-            point, lam = point.solved_at(tolerance, lam)
-            if point.corrects:
-                rows.append(empty.row(point, point.scores(), tolerance, corrected=True))
-        return cls(tuple(rows), empty.checked, empty.base)
-
-    def row(self, run: PricedRun, scores: Array, tolerance: float, *, corrected: bool) -> dict[str, Any]:
-        """One row of the list."""
-        violation, unchecked = run.estimated_violation(scores)
-        apart = run.distance_between(scores, self.checked)
-        if apart:
-            apart = min(1.0, apart / max(run.distance_between(self.base, self.checked), 1e-12))
-        return {
-            "tolerance": tolerance,
-            **run.quality(scores),
-            "violation": violation,
-            "violation_stderr": math.hypot(run.violation_stddev(), apart * (violation - unchecked)),
-            "corrected": corrected,
-            "deployed": False,
-        }
-
-    def table(self, run: PricedRun) -> pd.DataFrame:
-        """The list with the tolerance in force of this run."""
-        deployed = self.row(run, run.scores(), run.listed_tolerance, corrected=run.corrects) | {"deployed": True}
-        others = [one for one in self.rows[1:] if one["tolerance"] != deployed["tolerance"]]
-        corrected = sorted([*others, deployed], key=itemgetter("tolerance"), reverse=True)
-        return pd.DataFrame([self.rows[0], *corrected])
 
 
 def price_sentence(model: Any) -> str:

@@ -147,5 +147,4 @@ def _fit_trees(columns: NDArray[np.float32], target: Array, train: Any, test: An
 
 def _columns(block: Block, label: NDArray[Any]) -> NDArray[np.float32]:
     """What trees read: features, scores of the base model, and the label."""
-    assert block.score is not None  # noqa: S101 - scored before memberships are fitted
-    return np.column_stack([block.X, block.score, label]).astype(np.float32)
+    return np.column_stack([block.X, block.prediction, label]).astype(np.float32)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from justitia.exceptions import AccuracyWarning, Diagnostic, NoisyEstimateWarning, ViolationWarning
 from justitia.learners.base import Base, Inputs
 from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
-from justitia.postprocessing.correction import NOTHING, Correction, Distillation, Part
+from justitia.postprocessing.correction import NOTHING, Correction, Distillation, LearningTarget
 from justitia.postprocessing.number_notions import NumberNotion, Posteriors, even_check_bound
 from justitia.postprocessing.number_rows import NumberMemberships, NumberRows
 from justitia.postprocessing.number_rule import NumberRule, scale
@@ -149,14 +149,16 @@ class NumberRun(CorrectionRun):
 
     # -- checks -------------------------------------------------------------------------------------------------
 
-    def _check_rows(self, seen: NumberEvaluation) -> tuple[PredictionRows, float]:
+    def _check_rows(self, evaluation: NumberEvaluation) -> tuple[PredictionRows, float]:
         """Values of the predictions less their means."""
-        longest = max(self.notion.longest_row(seen.cells, seen.means), 1e-6)  # all predictions may be the same
-        return PredictionRows(self._rule(), seen.means), longest
+        longest = max(
+            self.notion.longest_row(evaluation.cells, evaluation.means), 1e-6
+        )  # all predictions may be the same
+        return PredictionRows(self._rule(), evaluation.means), longest
 
-    def _note_check(self, seen: NumberEvaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002
+    def _note_check(self, evaluation: NumberEvaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002
         """Keep the variance of the values, which is public."""
-        self._value_variances = np.maximum(seen.variances, 1e-9)
+        self._value_variances = np.maximum(evaluation.variances, 1e-9)
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -401,7 +403,7 @@ class NumberRun(CorrectionRun):
         read = mix @ c.T
         if np.abs(read).max(initial=0.0) > NOTHING:
             if "network" not in self._distilled:
-                parts = [Part((1 - self.m, self.m), c)]
+                parts = [LearningTarget((1 - self.m, self.m), c)]
                 distance = self.notion.distance(read)
                 self._distilled["network"] = Distillation(method.inputs.numbers, self.m, parts, distance)
             corrections = self._distilled["network"].corrections(mix)

@@ -18,6 +18,8 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,15 +40,16 @@ from justitia.postprocessing.memberships import (
 from justitia.postprocessing.plan import PostProcessingPlan
 from justitia.postprocessing.price import PricedPoints
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.source import Block, Pass
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.lagrangian import Problem
-from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained, calibrated
+from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained
+from justitia.training.plan import calibrated
 
 Array = NDArray[np.float64]
-#: Noise in a group's rate that is worth a warning, whatever the tolerance.
+#: Mechanism in a group's rate that is worth a warning, whatever the tolerance.
 LOUD = 0.05
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
@@ -68,7 +71,7 @@ def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowed") -> float:
+def sum_stddev(noise: Mechanism, bound: float, n_groups: int, missing: str = "allowed") -> float:
     """Standard deviation of the noise in a group's sum, after the projection onto the public total.
 
     The sums of all groups and of "not given" add up to it; with ``missing="none"`` those of the groups alone.
@@ -77,7 +80,12 @@ def sum_stddev(noise: Noise, bound: float, n_groups: int, missing: str = "allowe
 
 
 def all_releases_stddev(
-    moments: Noise, checks: Noise, count: int, bounds: tuple[float, float], n_groups: int, missing: str = "allowed"
+    moments: Mechanism,
+    checks: Mechanism,
+    count: int,
+    bounds: tuple[float, float],
+    n_groups: int,
+    missing: str = "allowed",
 ) -> float:
     """Standard deviation of the noise in a group's sum if moments and checks were one release; at most.
 
@@ -135,7 +143,7 @@ def refusal(sizes: NDArray[np.float64], stddev: float, n: int, names: Sequence[s
     )
 
 
-def check_sizes(vault: Vault, noise: Noise, n: int) -> None:
+def check_sizes(vault: Vault, noise: Mechanism, n: int) -> None:
     """Release noised sizes of the groups, and stop by them alone before more is spent.
 
     Raises
@@ -228,7 +236,7 @@ class CorrectionRun(Run):
                         checkpoint.save(self._state(), lam, k + 2)
                 shown.update()
             if self._queries:
-                lam = self._settle(lam)
+                lam = self._choose_multipliers(lam)
         return Trained(lam, self._history)
 
     def _release_moments(self) -> None:
@@ -278,17 +286,17 @@ class CorrectionRun(Run):
         if self._lost:  # paid for by a run that was interrupted
             self._lost -= 1
             return
-        seen = self._evaluate()
-        rows, longest = self._check_rows(seen)
+        evaluation = self._evaluate()
+        rows, longest = self._check_rows(evaluation)
         bound = self.source.max_weight * longest
         self.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=self._checks_noise, purpose="decisions")
-        measured = rows.decoded(answer) / self._sizes + seen.means[:, None]
+        measured = rows.decoded(answer) / self._sizes + evaluation.means[:, None]
         noise = sum_stddev(self._checks_noise, bound * self._each, self._groups, self.vault.missing) * rows.noise
         variance = (noise / self._sizes) ** 2
-        self._surprises.append(measured - seen.rates)
+        self._surprises.append(measured - evaluation.rates)
         self._variances.append(variance)
-        self._note_check(seen, measured, variance)
+        self._note_check(evaluation, measured, variance)
 
     def _pass(self, work: Callable[[Any, float], Pass]) -> Array:
         """Sums over all rows of what a pass finds of the current decisions."""
@@ -312,8 +320,33 @@ class CorrectionRun(Run):
     def price(self) -> pd.DataFrame | None:
         """Quality against violation along a grid of tolerances; it queries nothing."""
         if self._points is None:
-            self._points = PricedPoints.from_run(self)
-        return self._points.table(self)
+            empty = PricedPoints((), self.scores(), self.base_scores())
+            rows = [self.priced_row(empty, empty.base, math.nan, corrected=False)]
+            point, lam = self, None
+            for tolerance in self.priced_tolerances():
+                point, lam = point.solved_at(tolerance, lam)
+                if point.corrects:
+                    rows.append(point.priced_row(empty, point.scores(), tolerance, corrected=True))
+            self._points = replace(empty, rows=tuple(rows))
+        deployed = self.priced_row(self._points, self.scores(), self.listed_tolerance, corrected=self.corrects)
+        others = [one for one in self._points.rows[1:] if one["tolerance"] != deployed["tolerance"]]
+        corrected = sorted([*others, deployed | {"deployed": True}], key=itemgetter("tolerance"), reverse=True)
+        return pd.DataFrame([self._points.rows[0], *corrected])
+
+    def priced_row(self, points: PricedPoints, scores: Array, tolerance: float, *, corrected: bool) -> dict[str, Any]:
+        """One row of the price list: quality and violation of these scores, with this tolerance."""
+        violation, unchecked = self.estimated_violation(scores)
+        apart = self.distance_between(scores, points.checked)
+        if apart:
+            apart = min(1.0, apart / max(self.distance_between(points.base, points.checked), 1e-12))
+        return {
+            "tolerance": tolerance,
+            **self.quality(scores),
+            "violation": violation,
+            "violation_stderr": math.hypot(self.violation_stddev(), apart * (violation - unchecked)),
+            "corrected": corrected,
+            "deployed": False,
+        }
 
     @property
     def corrects(self) -> bool:
@@ -348,13 +381,13 @@ class CorrectionRun(Run):
         """An :class:`Evaluation` of the current decisions; how far the sample is off goes into the constraint."""
 
     @abstractmethod
-    def _check_rows(self, seen: Any) -> tuple[Any, float]:
+    def _check_rows(self, evaluation: Any) -> tuple[Any, float]:
         """Row function of a check, and the norm of its longest row of weight 1."""
 
-    def _note_check(self, seen: Any, measured: Array, variance: Array) -> None:
+    def _note_check(self, evaluation: Any, measured: Array, variance: Array) -> None:
         """Keep what else a check has shown."""
 
-    def _settle(self, lam: Array) -> Array:
+    def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the multipliers that are deployed; by default the last ones."""
         return lam
 
@@ -405,7 +438,7 @@ class CorrectionRun(Run):
 
     def _state(self) -> dict[str, Any]:
         """Noised answers, predictions of the base model and weights of the memberships; no memberships."""
-        state = {self.predictions_name: self._sample.score, "answer": self._answer, "history": self._history}
+        state = {self.predictions_name: self._sample.prediction, "answer": self._answer, "history": self._history}
         if self._memberships is None:
             return state
         solved = {"weights": self._memberships.weights, "counted": self._counted, "surprises": self._surprises}
@@ -423,8 +456,7 @@ class CorrectionRun(Run):
         ValueError
             If the answers are about the predictions of another base model.
         """
-        assert self._sample.score is not None  # noqa: S101 - a sample has predictions
-        if not np.allclose(state[self.predictions_name], self._sample.score, rtol=0.0, atol=SAME_BASE):
+        if not np.allclose(state[self.predictions_name], self._sample.prediction, rtol=0.0, atol=SAME_BASE):
             raise ValueError(
                 "expected the base that the checkpoint was begun with, got one with other predictions of the same "
                 "rows; pass that base, or choose another folder."

@@ -1,4 +1,4 @@
-"""Post-processing solver: noised sums of public rows, the dual in closed form, and noised checks of its decisions.
+"""Post-processing of a target with classes: base model, noised sums of public rows, the dual, and noised checks.
 
 The steps are those of :mod:`justitia.postprocessing.run`. Rows of the first release have features, label, and the base
 model's score. With the base model's p(y | x) the memberships give p(a, y | x), and the best rule under the constraint
@@ -13,6 +13,7 @@ the decisions at all levels as one row per individual, and the dual is solved on
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia.exceptions import Diagnostic, Notice
-from justitia.goals import population_rates
+from justitia.goals import Goal, population_rates
 from justitia.learners.base import Base, Inputs
+from justitia.learners.calibration import AnyCalibration, calibrate_target, identity_calibration
 from justitia.postprocessing.coin import Coin
 from justitia.postprocessing.correction import (
     MOST_UNITS,
@@ -33,8 +35,8 @@ from justitia.postprocessing.correction import (
     ClassRule,
     Correction,
     Distillation,
+    LearningTarget,
     Levels,
-    Part,
     Rule,
     levels_of,
     moved_classes,
@@ -50,7 +52,7 @@ from justitia.postprocessing.decisions import (
     means_of_cells,
     rates_of_cells,
 )
-from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach
+from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach, utilities
 from justitia.postprocessing.features import Layout, PublicRows, base_scores
 from justitia.postprocessing.memberships import (
     Memberships,
@@ -72,7 +74,7 @@ from justitia.training.diagnostics import (
     weighted_accuracy,
 )
 from justitia.training.lagrangian import Problem
-from justitia.training.method import ALL_ROWS, Rows
+from justitia.training.method import ALL_ROWS, Bar, Method, Rows
 
 Array = NDArray[np.float64]
 #: Violations differ if they do by more than this and by so many standard deviations of the known noise.
@@ -185,6 +187,88 @@ def best_iterate(
     return best if beyond[-1] - max(0.0, beyond[best]) > max(SLACK, DEVIATIONS * stddev) else None
 
 
+@dataclass(frozen=True, eq=False)
+class CalibratedBase:
+    """Calibrated predictions of new rows by a base model; picklable."""
+
+    base: Base
+    calibration: AnyCalibration
+
+    @property
+    def reads_table(self) -> bool:
+        """Whether it reads the table as the user has it, and not only encoded features."""
+        return self.base.reads_table
+
+    def __call__(self, inputs: Inputs) -> NDArray[np.float64]:
+        """(m,) or (m, K)."""
+        return self.calibration(self.base.predict(inputs))
+
+
+class PostProcessing(Method):
+    """A base model, which is learned first and in public, and a correction of its decisions.
+
+    Parameters
+    ----------
+    base : Base
+    inputs : Inputs
+        Public features of the sample.
+    problem : Problem
+    seed : int
+        Of public randomness.
+    coin : Coin, optional
+        For rows near the line between two decisions.
+    """
+
+    def __init__(self, base: Base, inputs: Inputs, problem: Problem, seed: int, coin: Coin | None = None) -> None:
+        self.base, self.inputs, self.problem, self.seed, self.coin = base, inputs, problem, seed, coin
+        self.calibration: AnyCalibration = identity_calibration(problem.task)
+        self._eta: NDArray[np.float64] | None = None
+        self._deployed: NDArray[np.float64] | None = None  # by the base that is deployed; a quota is exact for it
+
+    def check(self) -> None:
+        """Refuse a notion that does not compare decisions."""
+        if self.problem.given_goal is None:
+            Goal.from_notions([self.problem.notion], self.problem.task.classes)
+
+    def shape(self) -> str:
+        """What the base is."""
+        return self.base.describe()
+
+    def goal_facts(self) -> tuple[Any, ...]:
+        """Rates and their table, ratio, quota, costs, strata, and the coin if there is one."""
+        problem, goal = self.problem, self.problem.goal
+        quota = None if goal.quota is None else goal.quota.tolist()
+        costs = None if problem.costs is None else problem.costs.tolist()
+        digest = hashlib.sha256()
+        for array in (problem.codes, goal.table.events, goal.table.values):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        coin = () if self.coin is None else (self.coin,)
+        return problem.notion.name, goal.table.names, goal.ratio, quota, costs, problem.task, digest.hexdigest(), *coin
+
+    def prepare(self, bar: Bar) -> None:
+        """Cross-fit the base, calibrate it where labels show that it needs it, and score all rows."""
+        problem = self.problem
+        y, weight = problem.y.astype(np.float64), problem.weight.astype(np.float64)
+        with bar(max(self.base.fits, 1), "base") as shown:
+            raw = self.base.learn(self.inputs, y, weight, seed=self.seed, progress=shown.update)
+        self.calibration = calibrate_target(raw, y, weight, problem.task)
+        self._eta = self.calibration(raw).astype(np.float64)
+        deployed = CalibratedBase(self.base, self.calibration)
+        problem.source.score(deployed, self._eta)
+        if problem.goal.quota is not None and problem.task.kind == "binary":
+            # Here and not in a run: trials of a search repeat runs, and a user's base could count them.
+            self._deployed = deployed(self.inputs)
+
+    def run(
+        self, plan: PostProcessingPlan, vault: Vault, *, tolerance: float | NDArray[np.float64] | None
+    ) -> PostProcessingRun:
+        """A run on the base that was prepared."""
+        if self._eta is None:
+            raise ValueError("expected a base that has learned, got none; call prepare first.")
+        model = (self.base, self.calibration, self.inputs)
+        return PostProcessingRun(plan, self.problem, vault, self._eta, model, tolerance, self._deployed, self.coin)
+
+
 class PostProcessingRun(CorrectionRun):
     """Closed-form dual on maximum-entropy memberships, and what is deployed of it.
 
@@ -250,6 +334,7 @@ class PostProcessingRun(CorrectionRun):
         self._lams: Array = np.zeros((0, 0, 0))  # (T, G, K)
         self._quota: Array = np.zeros(self._table.values.shape[1] - 1)  # (D,): what every row pays for an action
         self._raised = 0.0  # the tolerance, if it was raised for the sake of accuracy
+        self._default_tolerance, self._violation_stddev = 0.0, math.nan  # until sizes are known
         self._put_levels(
             levels_of(eta, problem.threshold, plan.levels) if self.at_scores else np.array([problem.threshold])
         )
@@ -269,18 +354,18 @@ class PostProcessingRun(CorrectionRun):
 
     # -- checks -------------------------------------------------------------------------------------------------
 
-    def _check_rows(self, seen: Evaluation) -> tuple[DecisionRows, float]:
+    def _check_rows(self, evaluation: Evaluation) -> tuple[DecisionRows, float]:
         """Decisions less the means of the population, by label and action."""
-        rows = DecisionRows(self._rule(), centred_table(self._table, seen.means))
-        return rows, rows.longest(seen.cells)
+        rows = DecisionRows(self._rule(), centred_table(self._table, evaluation.means))
+        return rows, rows.longest(evaluation.cells)
 
-    def _note_check(self, seen: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
+    def _note_check(self, evaluation: Evaluation, measured: Array, variance: Array) -> None:  # noqa: ARG002 - numbers
         """Keep multipliers and rates, to which the run may go back."""
         if not self.at_scores:
             checked = CheckResult(self._lams[0], measured[0], variance[0], self._quota, self._raised)
             self._checked.append(checked)
 
-    def _settle(self, lam: Array) -> Array:
+    def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
         back = best_iterate(self._checked, self.tolerances, self._goal.excess)
         if back is None:
@@ -305,18 +390,23 @@ class PostProcessingRun(CorrectionRun):
 
     def _use(self, weights: Array) -> None:
         """Take the memberships with these weights as p(a | x, y) from now on."""
-        known = Memberships(self._rows, weights, self._groups)
+        made = Memberships(self._rows, weights, self._groups)
         # Not where the noised sums do not show that proxies say something.
         if self._optional is not None and weights[:, self._optional].any():
             all_rows = self.source.n == len(self.problem)
-            self._memberships, q = average_over_proxies(known, self._sample, all_rows=all_rows)
+            self._memberships, q = average_over_proxies(made, self._sample, all_rows=all_rows)
         else:
-            self._memberships, q = known, known.by_label(self._sample)
+            self._memberships, q = made, made.by_label(self._sample)
         joint = self._joint(q)
         self._constraints = Constraints.from_table(self._table, joint, self.problem.weight.astype(np.float64))
         self._lams = np.zeros((len(self._levels), *self._constraints.b.shape))
         own = self._pass(EvaluateDecisions)[0][:, :, self._groups : 2 * self._groups].sum(1)  # (S Y, G)
         self._sizes = np.maximum(own.T @ self._table.events, 1.0)
+        known = self._population_rates, self._sizes, self._sum_noise
+        self._violation_stddev = rates_stddev(*known)
+        # Of classes the largest of many differences is compared, which chance makes larger than one of them.
+        several = math.sqrt(math.log(2 * len(self._table.names)) / math.log(2)) if self._several else 1.0
+        self._default_tolerance = default_tolerance(self.plan.least, several * self.plan.dead_zone, *known)
         self._shift = np.zeros_like(self._lams)
 
     def _joint(self, q: Array) -> Array:
@@ -474,7 +564,7 @@ class PostProcessingRun(CorrectionRun):
     def scores(self) -> Array:
         """(n,) scores of the sample, positive is a positive decision; of classes (n, K), the largest decides."""
         if self._several:
-            margin = self._utilities()
+            margin = utilities(self.eta, self.problem.costs)
             margin[:, 1:] -= self._estimated().correction(self._lams[0]) + self._quota
             return margin
         if self.at_scores:
@@ -483,13 +573,11 @@ class PostProcessingRun(CorrectionRun):
         corrected = margin - self._estimated().correction(self._lams[0]) - self._quota[0] - self._tossed
         return clip_to_decision_side(margin, corrected).astype(self.problem.y.dtype)
 
-    def _utilities(self) -> Array:
-        """(n, K): what each class is worth."""
-        return self.eta.copy() if self.problem.costs is None else -self.eta @ self.problem.costs
-
     def _plain_scores(self) -> Array:
         """Scores of the base model's own decisions."""
-        return self._utilities() if self._several else 2 * (self.eta - self.problem.threshold)
+        if self._several:
+            return utilities(self.eta, self.problem.costs)
+        return 2 * (self.eta - self.problem.threshold)
 
     def _decisions(self, scores: Array) -> NDArray[np.int64]:
         """(T, n): actions at every level."""
@@ -528,20 +616,11 @@ class PostProcessingRun(CorrectionRun):
         missing = np.isnan(given)
         if not missing.any():
             return given
-        return np.where(missing, max(self._usual_tolerance(), self._raised), given)
-
-    def _usual_tolerance(self) -> float:
-        """The tolerance where none is given, before it is raised; 0 before sizes are known."""
-        if not self._sizes.size:
-            return 0.0
-        # Of classes the largest of many differences is compared, which chance makes larger than one of them.
-        several = math.sqrt(math.log(2 * len(self._table.names)) / math.log(2)) if self._several else 1.0
-        zone = several * self.plan.dead_zone
-        return default_tolerance(self.plan.least, zone, self._population_rates, self._sizes, self._sum_noise)
+        return np.where(missing, max(self._default_tolerance, self._raised), given)
 
     def violation_stddev(self) -> float:
         """Of the difference between the two least known groups."""
-        return rates_stddev(self._population_rates, self._sizes, self._sum_noise)
+        return self._violation_stddev
 
     def gap_noise(self) -> float:
         """Noise of the difference between the two least known groups; all decisions are out of fold."""
@@ -629,7 +708,7 @@ class PostProcessingRun(CorrectionRun):
         smallest, given = float(self._sizes[a, k]), self._given is not None
         found = missing_diagnostics(self._silence)
         gap, _ = self.worst(self.deployed_scores()) or (0.0, 0.0)
-        if self._raised and gap > self._usual_tolerance():
+        if self._raised and gap > self._default_tolerance:
             found += budget_diagnostics(self.plan.most_lost, self._raised, gap, self.violation_stddev())
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         if self._coin is not None:
@@ -714,7 +793,7 @@ class PostProcessingRun(CorrectionRun):
         parts = []
         for labels, target, share in zip(own, columns, worth / worth.max(), strict=True):
             total = self.eta[:, labels].sum(1)
-            parts.append(Part((total,), target, total, max(float(share), LEAST_IMPORTANCE)))
+            parts.append(LearningTarget((total,), target, total, max(float(share), LEAST_IMPORTANCE)))
         top = np.sort(self.scores(), axis=1)
         units = int(np.clip(UNITS_EACH * len(own) * (self._groups - 1), UNITS, MOST_UNITS))
         return Distillation(self.model[2].numbers, self.eta, parts, top[:, -1] - top[:, -2], units)

@@ -117,6 +117,12 @@ _COSTS: tuple[type[Cost], ...] = (GaussianCost, RandomizedResponseCost, Selectio
 COST_KINDS = {cost.kind: cost for cost in _COSTS}
 
 
+def gaussian_multipliers(costs: Mapping[Cost, int]) -> list[tuple[float, int]] | None:
+    """Noise multiplier and count of each cost; None if some are not Gaussian."""
+    pairs = [(cost.noise_multiplier, count) for cost, count in costs.items() if isinstance(cost, GaussianCost)]
+    return pairs if len(pairs) == len(costs) else None
+
+
 def cost_to_dict(cost: Cost) -> dict[str, Any]:
     """Plain data: the kind, and numbers that JSON gives back to the last bit."""
     return {"kind": cost.kind, **asdict(cost)}

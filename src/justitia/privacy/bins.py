@@ -104,8 +104,10 @@ def ranges_of(labels: Iterable[Hashable]) -> tuple[Range, ...]:
 
 
 def range_of(label: Any, ranges: Sequence[Range]) -> Range | None:
-    """The range that a number is in; None for one outside of all. Raises if the label is not a number."""
+    """The range that a number is in; None for one outside of all, or NaN. Raises if the label is not a number."""
     number = float(label)
+    if math.isnan(number):  # the text "nan"; it is above every cut as far as comparisons say
+        return None
     place = bisect.bisect_right(ranges, number, key=lambda one: one.low) - 1
     inside = place >= 0 and (number < ranges[place].high or ranges[place].high == math.inf)
     return ranges[place] if inside else None

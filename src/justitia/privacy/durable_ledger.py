@@ -381,6 +381,7 @@ class DurableLedger(PrivacyLedger):
         self.timeout = float(timeout)
         self.run = uuid.uuid4().hex if run is None else str(run)
         self._runs: list[str] = []
+        self._alike: dict[Release, Release] = {}
         self._check_path()
         if not self.path.exists():
             header = Header(uuid.uuid4().hex, dataset, self.budget_epsilon, self.delta, _now(), _versions())
@@ -471,7 +472,16 @@ class DurableLedger(PrivacyLedger):
                 connection.execute("COMMIT")
             for one in taken:
                 self._take(*one)
+            self._known = self._counts.copy()
         return numbers
+
+    def check_known(self, costs: Mapping[Cost, int], *, purpose: str) -> None:
+        """:meth:`check` by what this object has read or written last; it waits for no commit, and reads no file.
+
+        What does not fit now will never fit. What fits may be refused by the debit, which reads the file.
+        """
+        if not self._allows(self._known + Counter(costs)):
+            self.check(costs, purpose=purpose)
 
     @contextmanager
     def running(self, run: str) -> Iterator[None]:
@@ -488,7 +498,8 @@ class DurableLedger(PrivacyLedger):
     def _take(self, release: Release, run: str, own_link: str) -> None:
         self._runs.append(run)
         self._links.append(own_link)
-        self._append(release)  # last: what is not in the list yet is read again
+        # Equal releases are one object: a custodian has many of them. Last: what is not in the list yet is read again.
+        self._append(self._alike.setdefault(release, release))
 
     def _refusal(self, costs: Mapping[Cost, int], purpose: str) -> str:
         alone = epsilon_spent(costs, self.delta)
@@ -698,6 +709,7 @@ class DurableLedger(PrivacyLedger):
         del self._runs[known:], self._links[known + 1 :]  # of a debit that was interrupted on its way into memory
         for entry, own_link in _read_entries(connection, self.path, self._links):
             self._take(_to_release(entry, self.path), entry.run, own_link)
+        self._known = self._counts.copy()
         if kept is not None:
             kept.version = version
 

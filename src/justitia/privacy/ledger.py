@@ -233,9 +233,13 @@ class PrivacyLedger:
 
     def _fits(self, costs: Mapping[Cost, int]) -> bool:
         """Whether the budget allows these costs together with what was debited."""
+        return self._allows(self._counts + Counter(costs))
+
+    def _allows(self, counts: Counter[Cost]) -> bool:
+        """Whether the budget allows these costs in all."""
         if self.budget_epsilon == 0 or math.isinf(self.budget_epsilon):
             return self.budget_epsilon > 0
-        counts, limit = self._counts + Counter(costs), self.budget_epsilon * (1 + ROUND_OFF)
+        limit = self.budget_epsilon * (1 + ROUND_OFF)
         if _all_gaussian(counts):  # one evaluation of the closed form, where epsilon would take a search
             return delta_spent(counts, limit) <= self.delta * (1 + ROUND_OFF)
         return epsilon_spent(counts, self.delta) <= limit

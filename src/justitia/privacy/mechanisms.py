@@ -271,8 +271,6 @@ def _check_two(categories: int) -> None:
 
 #: Mechanisms that randomize each row's label.
 Response = RandomizedResponse | MinorityResponse
-#: Mechanisms that plans are calibrated with; whoever takes any mechanism takes a :class:`Mechanism`.
-Noise = Gaussian | Unprotected
 
 
 class NoiseSeed(int):

@@ -161,6 +161,8 @@ class FrameCodes:
         Public.
     missing_marker : hashable, optional
     missing : {"allowed", "none"}
+    counted : ndarray of uint8, optional
+        Rows that count, as bits, which are few on their way to the workers; the others are "not given".
     forgotten : list
         Not empty once the attribute is to be forgotten.
     """
@@ -169,6 +171,7 @@ class FrameCodes:
     groups: Groups
     missing_marker: Hashable = None
     missing: str = "allowed"
+    counted: NDArray[np.uint8] | None = field(default=None, repr=False)
     forgotten: list[int] = field(default_factory=list, repr=False)
 
     def take(self, first: int, stop: int) -> Codes:  # noqa: ARG002
@@ -186,6 +189,14 @@ class FrameCodes:
         """The codes of one block."""
         return BlockCodes(self, first, entries)
 
+    def counted_of(self, first: int, stop: int) -> NDArray[np.bool_] | None:
+        """Which of consecutive rows count; None where all do."""
+        if self.counted is None:
+            return None
+        start = first // 8
+        bits = np.unpackbits(self.counted[start : -(-stop // 8)])
+        return bits[first - 8 * start : stop - 8 * start].astype(np.bool_)
+
 
 class BlockCodes:
     """Group codes of one block, read when they are needed; they cannot be pickled, copied or printed."""
@@ -202,7 +213,8 @@ class BlockCodes:
         if described.forgotten:
             return np.full(stop - first, described.forgotten[-1], dtype=np.int64)
         given = described.groups, described.missing_marker, described.missing
-        codes = _encoded(self.__entries.reveal_entries(), *given, counted=None)
+        counted = described.counted_of(self.__first, self.__first + len(self.__entries))
+        codes = _encoded(self.__entries.reveal_entries(), *given, counted=counted)
         return codes[first - self.__first : stop - self.__first]
 
     def forget(self, code: int) -> None:
@@ -379,7 +391,8 @@ class SensitiveVault(Vault):
             listed = public_groups(groups, names=names)
             # No row, so that groups that do not fit the columns are noticed before anything is debited.
             _encoded([[np.empty(0, dtype=object) for _ in names]], listed, missing_marker, missing, counted=None)
-            self.__codes = FrameCodes(labels, listed, missing_marker, missing)
+            bits = None if counted is None else np.packbits(counted)
+            self.__codes = FrameCodes(labels, listed, missing_marker, missing, bits)
         elif isinstance(labels, FileAttribute):
             self._n = len(labels)
             names = tuple(labels.names)

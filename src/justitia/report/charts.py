@@ -91,10 +91,6 @@ def _rate_text(rate: GroupRate, *, shares: bool) -> str:
     return f"{number(rate.rate)}, bounds {bounds(rate.lower, rate.upper)}"
 
 
-def _with_bounds(estimate: float | None, ends: GroupRate | LargestDifference, confidence: float) -> str:
-    return f"{number(estimate)}, bounds {bounds(ends.lower, ends.upper)} at {confidence:.4g} confidence"
-
-
 def _reference(scale: Scale, value: float | None, top: float, bottom: float, *, shares: bool = False) -> list[Markup]:
     """Dashed line at the rate of all rows."""
     if not known(value) or value is None:

@@ -120,11 +120,6 @@ def gap_points(value: Any) -> str:
     return number(100 * float(value), 1) if known(value) else NONE
 
 
-def gap_bounds(lower: Any, upper: Any) -> str:
-    """Two bounds of a gap in points, without the unit."""
-    return f"{gap_points(lower)} to {gap_points(upper)}" if known(lower) and known(upper) else NONE
-
-
 def known(value: Any) -> bool:
     """Whether a value is a finite number."""
     return value is not None and math.isfinite(value)

@@ -45,7 +45,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PageVerdict:
     """What a page says first.
 
     Attributes
@@ -73,7 +73,7 @@ class Verdict:
         return WORDS[self.state]
 
 
-def verdict_of(contents: Contents) -> Verdict:
+def verdict_of(contents: Contents) -> PageVerdict:
     """The verdict on what was measured."""
     gap, ratio = _gap_check(contents), _ratio_check(contents)
     judged = [gap] if contents.limits.gap is not None else []
@@ -86,7 +86,7 @@ def verdict_of(contents: Contents) -> Verdict:
     if limits.ratio is not None and ratio is not None:
         judged_by.append(f"an impact ratio of at least {limits.ratio:g}")
     text = f"Limit: {listed(judged_by)}" if judged_by else ""
-    return Verdict(state, _sentence(contents), _advice(contents, state), tuple(checks), text)
+    return PageVerdict(state, _sentence(contents), _advice(contents, state), tuple(checks), text)
 
 
 def _worst(states: list[State]) -> State:
@@ -395,4 +395,4 @@ def _rounded_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-__all__ = ["FOUR_FIFTHS", "WORDS", "Check", "Verdict", "judge", "more_evidence", "verdict_of"]
+__all__ = ["FOUR_FIFTHS", "WORDS", "Check", "PageVerdict", "judge", "more_evidence", "verdict_of"]

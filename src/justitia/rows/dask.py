@@ -11,7 +11,7 @@ from typing import Any
 
 import dask
 
-from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, engine_failed, part_of
+from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, computed, part_of
 
 
 class DaskFrame(Frame):
@@ -39,10 +39,7 @@ class DaskFrame(Frame):
 
     def keep(self, task: Callable[[int, Iterable[Part]], Iterator[KeptBlock]]) -> DaskBlocks:
         """Blocks of every partition, in the memory of the workers."""
-        try:
-            return DaskBlocks(list(dask.persist(*self._tasks(blocks_of_partition, task))))
-        except Exception as error:  # noqa: BLE001 - its text may hold values
-            raise engine_failed(self.engine, error) from None
+        return DaskBlocks(computed(self.engine, lambda: list(dask.persist(*self._tasks(blocks_of_partition, task)))))
 
     def _tasks(self, call: Callable[..., Outcome], task: Any) -> list[Any]:
         one, shared = dask.delayed(call, pure=False), _shared(task)
@@ -98,10 +95,7 @@ def _shared(task: Any) -> Any:
 
 
 def _computed(tasks: list[Any]) -> list[Outcome]:
-    try:
-        return list(dask.compute(*tasks))
-    except Exception as error:  # noqa: BLE001 - its text may hold values
-        raise engine_failed("Dask", error) from None
+    return computed("Dask", lambda: list(dask.compute(*tasks)))
 
 
 __all__ = ["DaskFrame"]

@@ -10,7 +10,7 @@ from justitia.privacy.attribute import HeldElsewhere, SensitiveColumns
 from justitia.privacy.joining import FileAttribute, FrameAttribute, check_held, held_for_files
 from justitia.privacy.persons import Persons
 from justitia.rows.files import Columns, FileRows, Progress
-from justitia.rows.frames import Frame, FrameRows
+from justitia.rows.frames import Frame, FrameRows, columns_here
 from justitia.rows.parquet import RowFiles, is_files
 
 #: Where the class of each engine's data frame is: the engine, its package, and names of the class.
@@ -55,7 +55,7 @@ class FileData:
         proxies = _proxy_names(proxy, (y, weight, person))
         files = open_frame(X) if is_frame(X) else RowFiles.open(X)
         if isinstance(files, Frame):
-            check_frame(files, sensitive, person)
+            check_frame(files, sensitive)
         where: SensitiveColumns | HeldElsewhere
         private: tuple[str, ...]
         if isinstance(sensitive, HeldElsewhere):
@@ -100,8 +100,10 @@ class FileData:
 
     def persons(self) -> Persons | None:
         """Which rows are one person's; a custodian counts them by its own ids."""
-        if self.person is None or isinstance(self.sensitive, HeldElsewhere) or isinstance(self.files, Frame):
+        if self.person is None or isinstance(self.sensitive, HeldElsewhere):
             return None
+        if isinstance(self.files, Frame):
+            return Persons.from_ids(columns_here(self.files, [self.person])[self.person])
         tables = self.files.tables([self.person])
         return Persons.from_ids([one for table in tables for one in table.column(0).to_pylist()])
 
@@ -160,16 +162,15 @@ def _engine_of(X: Any) -> str | None:
     return None
 
 
-def check_frame(frame: Frame, sensitive: Any, person: Any) -> None:
+def check_frame(frame: Frame, sensitive: Any) -> None:
     """Refuse what only rows in files can do.
 
     Raises
     ------
     ValueError
     """
-    if isinstance(sensitive, HeldElsewhere) or person is not None:
-        what = "person" if person is not None else "a custodian"
-        raise ValueError(f"expected no {what} with {frame.shown}, got one; write the rows to Parquet files first.")
+    if isinstance(sensitive, HeldElsewhere):
+        raise ValueError(f"expected no custodian with {frame.shown}, got one; write the rows to Parquet files first.")
     if isinstance(sensitive, SensitiveColumns) and sensitive.file is not None:
         raise ValueError(
             f"expected the sensitive column in {frame.shown}, got a file of its own; join the two by their key with "

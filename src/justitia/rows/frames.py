@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from justitia.privacy.frames import forget_locals
 from justitia.privacy.noise_grid import exact_sum_step
 from justitia.rows.files import Progress, stride
 from justitia.rows.parquet import BLOCK
@@ -48,6 +49,7 @@ from justitia.rows.source import Block, IntArray, Pass, Predict, RowSource
 RESULT = "result"
 #: What a worker needs besides the engine; the names under which they are imported.
 PACKAGES = ("justitia", "lightgbm", "numpy", "pandas", "pyarrow", "sklearn")
+T = TypeVar("T")
 #: A result or an error: its kind, and the value or one line of text.
 Outcome = tuple[str, Any]
 #: From a pandas DataFrame of features to new columns by name.
@@ -259,10 +261,23 @@ def results(engine: str, outcomes: Iterable[Outcome]) -> list[Any]:
     return found
 
 
-def engine_failed(engine: str, error: BaseException) -> RuntimeError:
-    """What to raise where an engine gave up; its own message may hold values of rows, and is left out."""
-    return RuntimeError(
-        f"{engine} could not compute a pass ({type(error).__name__}); its own log says why. Workers need the packages "
+def computed(engine: str, work: Callable[[], T]) -> T:
+    """What an engine computes; in the place of its own error, one that says nothing of rows.
+
+    An engine that runs tasks in this process raises what they raised, with frames that hold rows and their attribute,
+    and with a text that may hold values. None of it stays with the error that is raised here, not even as its context.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - its text may hold values
+        forget_locals(error)
+        kind = type(error).__name__
+    raise RuntimeError(
+        f"{engine} could not compute a pass ({kind}); its own log says why. Workers need the packages "
         "of the driver and room for their rows. What was debited stays debited; resume from the checkpoint if there "
         "is one."
     )
@@ -339,6 +354,12 @@ class Reading:
     n: int
     every: int
 
+    @classmethod
+    def of(cls, frame: Frame) -> Reading:
+        """How the workers of this data frame read it."""
+        starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
+        return cls(starts, frame.counted, frame.types(), len(frame), stride(len(frame)))
+
     def parts(self, k: int, parts: Iterable[Part]) -> Iterator[tuple[int, Part]]:
         """Position of the first row and rows of each slice of a partition, which are checked at the end.
 
@@ -412,13 +433,25 @@ class LoadBlocks:
 
 @dataclass(frozen=True, eq=False)
 class ReadColumns:
-    """Task: the public columns as Arrow tables."""
+    """Task: some public columns as Arrow tables."""
 
     reading: Reading
+    names: tuple[str, ...]
 
     def __call__(self, k: int, parts: Iterable[Part]) -> list[Any]:
         """Those of a partition."""
-        return [part.public for _, part in self.reading.parts(k, parts)]
+        return [part.public.select(list(self.names)) for _, part in self.reading.parts(k, parts)]
+
+
+def columns_here(frame: Frame, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
+    """Public columns in this process; equal entries share one object. A pass."""
+    known: dict[Any, Any] = {}
+    task = ReadColumns(Reading.of(frame), tuple(dict.fromkeys(names)))
+    tables = [one for part in results(frame.engine, frame.each(task)) for one in part]
+    return {
+        name: np.array([known.setdefault(x, x) for t in tables for x in t.column(name).to_pylist()], dtype=object)
+        for name in task.names
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -507,8 +540,7 @@ class FrameRows(RowSource):
     def __init__(self, frame: Frame, columns: Columns, attribute: Any, progress: Progress) -> None:
         self.frame, self.columns, self.n, self._progress = frame, columns, len(frame), progress
         self.weights, self.attribute = Weights(), attribute
-        starts = [0, *accumulate(one.rows for one in frame.counted)][:-1]
-        self._reading = Reading(starts, frame.counted, frame.types(), self.n, stride(self.n))
+        self._reading = Reading.of(frame)
         self._encode: Encode | None = None
         self._encode_proxy: Encode | None = None
         self._classes: Sequence[Any] | PublicRange = ()
@@ -561,15 +593,6 @@ class FrameRows(RowSource):
         """Read and encode all rows, for methods without a base model; a pass."""
         self._load(None, None)
 
-    def columns_read(self) -> dict[str, NDArray[np.object_]]:
-        """The public columns in this process; equal entries share one object."""
-        known: dict[Any, Any] = {}
-        tables = [one for part in self._pass(lambda: self.frame.each(ReadColumns(self._reading))) for one in part]
-        return {
-            name: np.array([known.setdefault(x, x) for t in tables for x in t.column(name).to_pylist()], dtype=object)
-            for name in self.columns.all
-        }
-
     def load_positions(self) -> None:
         """Keep the attribute's entries beside blocks without features, for passes over :class:`GivenRows`."""
         self._keep(LoadPositions(self._reading))
@@ -613,4 +636,4 @@ class FrameRows(RowSource):
         self.frame.close()
 
 
-__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part"]
+__all__ = ["Frame", "FrameRows", "GivenRows", "Kept", "KeptBlock", "Part", "columns_here"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, engine_failed, part_of
+from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, computed, part_of
 
 #: How often Ray repeats a task whose worker or node is lost.
 RETRIES = 5
@@ -24,7 +24,8 @@ class RayFrame(Frame):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        self.names = tuple(map(str, frame.columns() or ()))
+        # Ray may run what the rows are made of, to see their columns
+        self.names = tuple(map(str, computed(self.engine, frame.columns) or ()))
         self._public: list[str] = []
         self._private: list[str] = []
         self._blocks: list[Any] = []
@@ -35,12 +36,11 @@ class RayFrame(Frame):
         wanted = [*public, *private]
         try:
             self._blocks = _blocks_of(self._frame.select_columns(wanted))
-        except Exception:  # noqa: BLE001 - perhaps a block lacks a column, which the first pass says in one sentence
-            try:
-                found = self._frame.map_batches(present, fn_args=(wanted,), batch_format=None, batch_size=None)
-                self._blocks = _blocks_of(found)
-            except Exception as error:  # noqa: BLE001 - its text may hold values
-                raise engine_failed(self.engine, error) from None
+            return
+        except Exception:  # noqa: BLE001, S110 - perhaps a block lacks a column, which the first pass says in one sentence
+            pass
+        found = self._frame.map_batches(present, fn_args=(wanted,), batch_format=None, batch_size=None)
+        self._blocks = computed(self.engine, lambda: _blocks_of(found))
 
     def each(self, task: Callable[[int, Iterable[Part]], Any]) -> list[Outcome]:
         """What the task returns for every block."""
@@ -129,10 +129,7 @@ def _blocks_of(dataset: Any) -> list[Any]:
 
 
 def _computed(tasks: list[Any]) -> list[Outcome]:
-    try:
-        found: list[Outcome] = ray.get(tasks)
-    except Exception as error:  # noqa: BLE001 - its text may hold values
-        raise engine_failed("Ray", error) from None
+    found: list[Outcome] = computed("Ray", lambda: ray.get(tasks))
     return found
 
 

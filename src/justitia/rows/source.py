@@ -55,6 +55,19 @@ class Block:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def prediction(self) -> NDArray[np.float64]:
+        """The scores, of a block that has them.
+
+        Raises
+        ------
+        ValueError
+            If no base model has scored the rows yet.
+        """
+        if self.score is None:
+            raise ValueError("expected rows with scores of a base model, got none; call score first.")
+        return self.score
+
     def take(self, rows: NDArray[np.int64]) -> Block:
         """Some of the rows."""
         score = None if self.score is None else self.score[rows]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions
 
-from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, engine_failed
+from justitia.rows.frames import RESULT, Frame, Kept, KeptBlock, Outcome, Part, Work, answered, computed
 from justitia.rows.processes import in_one_line
 from justitia.rows.source import Block
 
@@ -211,10 +211,7 @@ def _kind_of(empty: Any) -> str:
 
 def _collected(made: Any) -> list[Outcome]:
     """The outcomes of all partitions, in order."""
-    try:
-        rows = made.collect()
-    except Exception as error:  # noqa: BLE001 - its text may hold values
-        raise engine_failed("Spark", error) from None
+    rows: list[Any] = computed("Spark", made.collect)
     return [(row.kind, pickle.loads(row.value)) for row in sorted(rows, key=lambda row: row.place)]  # noqa: S301 - from the workers that this driver runs, as Spark itself reads them
 
 

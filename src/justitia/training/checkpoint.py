@@ -43,11 +43,6 @@ ROOM, ROOM_PER_ROW = 2**20, 16
 _FIRST_WORDS = b'{"process": '
 
 
-def has_begun(path: Path | str | None) -> bool:
-    """Whether a folder, if there is one, holds a run that may have debited."""
-    return path is not None and any((Path(path) / name).exists() for name in (JOURNAL, RUN_FILE))
-
-
 class RunFolder:
     """A checkpoint's folder in the hands of one run; :func:`open_folder` makes it."""
 
@@ -64,6 +59,30 @@ class RunFolder:
         """The name of the run in this folder; a fresh one if there is none."""
         file = self.path / RUN_FILE
         return file.read_text(encoding="utf-8").strip() if file.exists() else uuid.uuid4().hex
+
+    def ledger_of_run(self, given: PrivacyLedger | None) -> PrivacyLedger | None:
+        """A durable ledger under the name of this run; None if the folder keeps the run's own.
+
+        Raises
+        ------
+        ValueError
+            If the run in this folder was begun with the other kind, or the given ledger is one in memory.
+        """
+        if isinstance(given, DurableLedger):
+            if self.journal.exists():
+                raise ValueError(
+                    f"the checkpoint in {str(self.path)!r} keeps its own ledger; resume it without ledger."
+                )
+            return given.for_run(self.run_name())
+        if given is not None:
+            raise ValueError(
+                "a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both, or a DurableLedger."
+            )
+        if (self.path / RUN_FILE).exists():
+            raise ValueError(
+                f"the run in {str(self.path)!r} debits a DurableLedger; pass that one as ledger to resume it."
+            )
+        return None
 
     def check(self) -> None:
         """Refuse to go on if the folder is no longer this process's: after a fork, or without its lock."""

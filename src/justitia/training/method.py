@@ -21,7 +21,6 @@ from tqdm.auto import tqdm
 
 from justitia.exceptions import Diagnostic
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
 from justitia.training.checkpoint import Checkpoint
 from justitia.training.diagnostics import (
     decision_diagnostics,
@@ -189,10 +188,3 @@ class Method(ABC):
     @abstractmethod
     def run(self, plan: Any, vault: Vault, *, tolerance: Any) -> Run:
         """One run of a calibrated plan; runs of one method do not change each other."""
-
-
-def calibrated(noise: Noise | None) -> Noise:
-    """The noise of a plan that has been calibrated."""
-    if noise is None:
-        raise ValueError("This plan has no noise yet; call plan.calibrate(epsilon, delta, n=...) first.")
-    return noise

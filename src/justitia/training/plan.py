@@ -12,9 +12,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
-from justitia._validate import check_positive
 from justitia.privacy.accounting import Cost, epsilon_spent, gaussian_mu
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
+from justitia.privacy.mechanisms import Gaussian, Mechanism
 
 #: Tolerances below this are strict: a curve approaches them from looser ones.
 STRICT_BELOW = 0.06
@@ -25,13 +24,27 @@ NO_NOISE = "This plan has no noise yet; call plan.calibrate(epsilon, delta, n=..
 
 
 def check_noise(name: str, noise: object) -> None:
-    """Refuse what ``calibrate`` does not set."""
-    if not (noise is None or isinstance(noise, Gaussian | Unprotected)):
+    """Refuse what is no mechanism, and noise that the ledger cannot charge for."""
+    if noise is None:
+        return
+    if not isinstance(noise, Mechanism):
         raise TypeError(
             f"expected {name} to be set by calibrate, got an object of type {type(noise).__name__!r}; leave it out."
         )
-    if isinstance(noise, Gaussian):
-        check_positive(f"the noise multiplier of {name}", noise.noise_multiplier)
+    try:
+        noise.cost()
+    except ValueError as error:
+        found = str(error).rstrip(".")
+        raise ValueError(
+            f"expected {name} to be set by calibrate, got noise without a cost ({found}); leave it out."
+        ) from None
+
+
+def calibrated(noise: Mechanism | None) -> Mechanism:
+    """The noise of a plan that has been calibrated."""
+    if noise is None:
+        raise ValueError(NO_NOISE)
+    return noise
 
 
 def budget_scale(epsilon: float, delta: float) -> float:
@@ -51,7 +64,7 @@ class PlannedRelease:
     """One kind of query of a run, how often it is asked, and with which noise."""
 
     purpose: str
-    noise: Noise
+    noise: Mechanism
     count: int
 
 

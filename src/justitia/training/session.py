@@ -24,7 +24,7 @@ from justitia.privacy.durable_ledger import DurableLedger
 from justitia.privacy.interface import Vault, VaultRequest
 from justitia.privacy.ledger import PrivacyLedger
 from justitia.privacy.vault import ledger_or_new, open_vault, warn_large_delta
-from justitia.training.checkpoint import RUN_FILE, Checkpoint, RunFolder
+from justitia.training.checkpoint import Checkpoint, RunFolder
 from justitia.training.method import AnswersRefuse, Array, Method, Run, Trained, progress_bar
 from justitia.training.plan import Plan
 
@@ -173,7 +173,7 @@ class Session:
         spent, planned = self.vault.spent if self.saved is None else self.ledger.own_costs(), self.plan.costs()
         # An infinite cost counts once, however often it was charged.
         counts = [
-            {cost: 1 if isinstance(cost, UnboundedCost) else count for cost, count in costs.items()}
+            {cost: 1 if cost == UnboundedCost() else count for cost, count in costs.items()}
             for costs in (spent, planned)
         ]
         if counts[0] != counts[1]:
@@ -225,30 +225,12 @@ def open_ledger(
 ) -> PrivacyLedger:
     """The user's ledger, or a new one for this run's budget that holds what an interrupted run has spent."""
     if folder is not None:
-        ledger = _resumable(ledger, folder)
-    unbounded = any(isinstance(cost, UnboundedCost) for cost in plan.costs())
-    budget = math.inf if unbounded else settings.epsilon
+        ledger = folder.ledger_of_run(ledger)
+    budget = math.inf if UnboundedCost() in plan.costs() else settings.epsilon
     if ledger is None and folder is not None:
         # Reading a journal that does not exist yet writes nothing: a run that fails its checks leaves no folder.
         return PrivacyLedger(epsilon=budget, delta=settings.delta, journal=folder.journal)
     return ledger_or_new(ledger, epsilon=budget, delta=settings.delta)
-
-
-def _resumable(ledger: PrivacyLedger | None, folder: RunFolder) -> PrivacyLedger | None:
-    """A durable ledger under the name of the folder's run, or none if the folder keeps its own ledger."""
-    if isinstance(ledger, DurableLedger):
-        if folder.journal.exists():
-            raise ValueError(f"the checkpoint in {str(folder.path)!r} keeps its own ledger; resume it without ledger.")
-        return ledger.for_run(folder.run_name())
-    if ledger is not None:
-        raise ValueError(
-            "a checkpoint keeps its own ledger; pass either checkpoint or ledger, not both, or a DurableLedger."
-        )
-    if (folder.path / RUN_FILE).exists():
-        raise ValueError(
-            f"the run in {str(folder.path)!r} debits a DurableLedger; pass that one as ledger to resume it."
-        )
-    return None
 
 
 def open_checkpoint(

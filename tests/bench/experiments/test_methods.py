@@ -136,9 +136,9 @@ def test_shared_base_is_the_default_one_learned_once(monkeypatch: pytest.MonkeyP
     data = make_synthetic(400, random_state=0)
     cell = replace(CELL, method="PF-LD plug-in")
     learned: list[int] = []
-    real = memory.default_base
+    real = memory.LightGBMBase
     monkeypatch.setattr(memory, "_known", {})
-    monkeypatch.setattr(memory, "default_base", lambda n, *more, **named: learned.append(n) or real(n, *more, **named))
+    monkeypatch.setattr(memory, "LightGBMBase", lambda n, *more, **named: learned.append(n) or real(n, *more, **named))
     given = {"sensitive_features": data.sensitive}
     shared = [
         make(one, data.groups).fit(data.X, data.y, **given) for one in (cell, replace(cell, notion="equalized_odds"))

@@ -17,6 +17,7 @@ from bench.rivals.fermi import FermiClassifier, FermiPlan
 from bench.rivals.histogram import HistogramClassifier, HistogramPlan
 from justitia import BudgetExceeded, PrivacyLedger
 from justitia.datasets import make_synthetic
+from justitia.exceptions import LargeDeltaWarning
 from justitia.notions import NOTIONS, DemographicParity, get_notion
 
 DATA = make_synthetic(300, n_features=3, random_state=0)
@@ -214,7 +215,7 @@ def test_ledger_of_another_type_is_refused(kind: type[DescentClassifier]) -> Non
 
 @both_methods
 def test_large_delta_is_warned_of(kind: type[DescentClassifier]) -> None:
-    with pytest.warns(UserWarning, match="not below 1/n"):
+    with pytest.warns(LargeDeltaWarning):
         fitted(kind, delta=0.01)
 
 

@@ -39,7 +39,7 @@ from justitia.cli.training import fit_arguments, make_estimator
 from justitia.engines import MOMENTS, OLD_NAMES, PF_LD, POST_PROCESSING
 from justitia.learners.base import Inputs
 from justitia.learners.calibration import calibrate_target
-from justitia.learners.lightgbm_base import default_base
+from justitia.learners.lightgbm_base import LightGBMBase
 from justitia.metrics.bounds import Interval
 from justitia.metrics.measurement import Measurement
 from justitia.preprocessing.encoding import TabularEncoder
@@ -230,7 +230,7 @@ class UncorrectedModel:
         """Learn the target, codes of classes or numbers, from the features."""
         self._encoder = TabularEncoder().fit(X)
         label = np.asarray(y, dtype=np.float64)
-        weight, self._base = np.ones(len(label)), default_base(len(label), self.task)
+        weight, self._base = np.ones(len(label)), LightGBMBase(len(label), self.task)
         inputs = Inputs(X, self._encoder.transform(X))
         raw = self._base.learn(inputs, label, weight, seed=public_seed(self.seed), progress=lambda _: None)
         self._calibration = calibrate_target(raw, label, weight, self.task)

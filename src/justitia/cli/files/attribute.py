@@ -22,7 +22,6 @@ from __future__ import annotations
 import bisect
 import csv
 import io
-import itertools
 import math
 import os
 import re
@@ -37,6 +36,7 @@ import numpy as np
 from justitia.cli.errors import Refusal, no_such, shown_path
 from justitia.cli.files.reading import Table, as_text, is_several, open_table
 from justitia.privacy.attribute import Attribute, HeldElsewhere
+from justitia.privacy.bins import Bins
 from justitia.privacy.columns import Column, read_each
 from justitia.privacy.frames import forgets_locals
 from justitia.privacy.vault import INFER
@@ -112,7 +112,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Bins:
+class CutPoints:
     """Public cut points that turn a numeric column, such as age, into groups; a value equal to a cut is above it.
 
     Guarantee
@@ -126,9 +126,7 @@ class Bins:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the groups, from the lowest: "age<25", "25<=age<60", "age>=60"."""
-        name, texts = self.column, [f"{cut:.12g}" for cut in self.cuts]
-        middle = [f"{low}<={name}<{high}" for low, high in itertools.pairwise(texts)]
-        return (f"{name}<{texts[0]}", *middle, f"{name}>={texts[-1]}")
+        return tuple(map(str, Bins(self.cuts, self.column)))
 
     def assign(self, values: Iterable[Any]) -> list[str | None]:
         """The group of each value, each by itself."""
@@ -150,14 +148,14 @@ def _number(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
-def read_bins(text: str) -> Bins:
+def read_bins(text: str) -> CutPoints:
     """Cut points from a text such as ``age=25,60``."""
     column, _, listed = text.partition("=")
     cuts = [_number(one) for one in listed.split(",")]
     numbers = [cut for cut in cuts if cut is not None and math.isfinite(cut)]
     if not column.strip() or len(numbers) < len(cuts) or numbers != sorted(set(numbers)):
         raise Refusal(f"expected --bins to be a column and rising numbers, such as 'age=25,60', got {text!r}.")
-    return Bins(column.strip(), tuple(numbers))
+    return CutPoints(column.strip(), tuple(numbers))
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class PublicAttribute:
         The file that holds them, if it is not that of the features.
     key : str or None
         Name of the column that joins the two files.
-    bins : tuple of Bins
+    bins : tuple of CutPoints
         Cut points of numeric columns.
     groups : dict or None
         Public list of the groups of each column; None if there is none.
@@ -189,7 +187,7 @@ class PublicAttribute:
     columns: tuple[str, ...]
     file: Table | None = None
     key: str | None = None
-    bins: tuple[Bins, ...] = ()
+    bins: tuple[CutPoints, ...] = ()
     groups: Groups | None = None
     infer: bool = False
     missing: str | None = None
@@ -287,7 +285,7 @@ def check_not_sensitive(columns: Sequence[str], **public: str | None) -> None:
             raise Refusal(f"the column {name!r} is sensitive and cannot be --{place}, which is public; name another.")
 
 
-def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[Bins]) -> Groups | None:
+def read_groups(texts: Sequence[str], columns: Sequence[str], bins: Sequence[CutPoints]) -> Groups | None:
     """Groups from texts: ``Female,Male`` for one column, ``sex=Female,Male`` for one of several, and those of bins."""
     found: Groups = {one.column: list(one.labels) for one in bins}
     for text in texts:

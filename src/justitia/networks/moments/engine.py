@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from justitia.exceptions import Diagnostic, ViolationWarning
-from justitia.networks.engine import PrimalDualEngine, in_this_process
+from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.moments.plan import REVEALED, MomentsPlan
 from justitia.networks.moments.rows import CheckRows, EvaluateNetwork, FrozenNetwork, JoinedRows, decided_rows
 from justitia.networks.primal import as_arrays, as_tensors
@@ -40,13 +40,15 @@ from justitia.postprocessing.memberships import FIT_ROWS, ExpectedSums, fit_to_a
 from justitia.postprocessing.run import LOUD, all_releases_stddev, noise_warnings, sum_stddev
 from justitia.privacy.interface import RowFunction, Vault
 from justitia.privacy.ledger import BudgetExceeded
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
 from justitia.privacy.noise_grid import exact_sum_step
+from justitia.privacy.vault import local_vault
 from justitia.rows.files import sampled, stride
 from justitia.rows.source import Block, MemoryRows
 from justitia.training.diagnostics import missing_diagnostics, size_diagnostics
 from justitia.training.lagrangian import Problem, ascend, population_means, row_bound, shrink
-from justitia.training.method import ALL_ROWS, Rows, calibrated
+from justitia.training.method import ALL_ROWS, Rows
+from justitia.training.plan import calibrated
 
 Array = NDArray[Any]
 #: Rows of a dual step, a public sample where there are more.
@@ -101,7 +103,7 @@ class MomentsEngine(PrimalDualEngine):
         if not self.private:
             n = self.problem.rows
             chosen = None if self._all_in_sample else sampled(0, n, n, stride(n))
-            codes = in_this_process(self.vault).reveal(purpose=REVEALED, rows=chosen)
+            codes = local_vault(self.vault).reveal(purpose=REVEALED, rows=chosen)
             self._use(np.eye(self.vault.n_groups + 1, dtype=np.float32)[codes])
         elif self._saved:
             self._rows = self._public_rows(self._network(module, self._saved["network"]))
@@ -144,7 +146,7 @@ class MomentsEngine(PrimalDualEngine):
         else:
             self._release(check, total, bound, self._checks_noise, "decisions")
 
-    def _release(self, rows: Array | RowFunction, total: Array, bound: float, noise: Noise, purpose: str) -> None:
+    def _release(self, rows: Array | RowFunction, total: Array, bound: float, noise: Mechanism, purpose: str) -> None:
         """Release the sums of these rows, of which the total is public, and fit the memberships anew."""
         self.problem.source.check_unchanged()
         answer = self.vault.group_sums(rows, bound=bound, noise=noise, purpose=purpose)

@@ -11,12 +11,12 @@ import torch
 
 from justitia._validate import check_int, check_nonnegative, check_rate
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
-from justitia.privacy.mechanisms import Noise, Unprotected
+from justitia.privacy.mechanisms import Mechanism, Unprotected
 from justitia.training.plan import (
-    NO_NOISE,
     STRICT_BELOW,
     PlannedRelease,
     budget_scale,
+    calibrated,
     check_noise,
     moments_and_checks,
 )
@@ -87,8 +87,8 @@ class MomentsPlan(TrainingPlan):
     damping: float = 1.0
     candidates: int = 50
     tolerance: float | None = None
-    noise_moments: Noise | None = None
-    noise_checks: Noise | None = None
+    noise_moments: Mechanism | None = None
+    noise_checks: Mechanism | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,12 +155,11 @@ class MomentsPlan(TrainingPlan):
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Moments once, decisions at every check; without noise, the attribute itself."""
-        if self.noise_moments is None or self.noise_checks is None:
-            raise ValueError(NO_NOISE)
-        if self.noise_moments.is_exact:
-            return (PlannedRelease(REVEALED, self.noise_moments, 1),)
-        moments = PlannedRelease("moments", self.noise_moments, 1)
-        checks = PlannedRelease("decisions", self.noise_checks, self.checks)
+        moments_noise, checks_noise = calibrated(self.noise_moments), calibrated(self.noise_checks)
+        if moments_noise.is_exact:
+            return (PlannedRelease(REVEALED, moments_noise, 1),)
+        moments = PlannedRelease("moments", moments_noise, 1)
+        checks = PlannedRelease("decisions", checks_noise, self.checks)
         return (moments, checks) if self.checks else (moments,)
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it

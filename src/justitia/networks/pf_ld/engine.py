@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from justitia.exceptions import Diagnostic
-from justitia.networks.engine import PrimalDualEngine, in_this_process
+from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.pf_ld.clipping import minimise_error_bound
 from justitia.networks.pf_ld.plan import PFLDPlan
 from justitia.networks.row_gradients import ScoreRows, h_slope
 from justitia.postprocessing.run import sum_stddev
 from justitia.privacy.interface import Vault
-from justitia.privacy.mechanisms import Noise
+from justitia.privacy.mechanisms import Mechanism
+from justitia.privacy.vault import local_vault
 from justitia.training.diagnostics import unknown_group
 from justitia.training.lagrangian import (
     Problem,
@@ -31,7 +32,8 @@ from justitia.training.lagrangian import (
     row_bound,
     usable_sizes,
 )
-from justitia.training.method import ALL_ROWS, Array, Rows, calibrated
+from justitia.training.method import ALL_ROWS, Array, Rows
+from justitia.training.plan import calibrated
 
 #: Rows whose public gradients give means and norms; their number is a matter of speed only.
 PUBLIC_SAMPLE = 4096
@@ -116,7 +118,7 @@ class PFLDEngine(PrimalDualEngine):
         means = torch.from_numpy(np.stack([some.weighted_sum(share) for share in parts]))
         member, centres = _centring(self.events, means)
         norms = torch.from_numpy(some.centred(member[sample].numpy(), centres.numpy()).norms()).double()
-        answer = in_this_process(self.vault).weighted_sum(
+        answer = local_vault(self.vault).weighted_sum(
             rows.centred(member, centres),
             omega,
             bound=self._clip(norms, lam, omega, noise, sample, some.width),
@@ -130,7 +132,7 @@ class PFLDEngine(PrimalDualEngine):
     def _slope(self, scores: Tensor, index: Tensor) -> Tensor:
         return h_slope(self.problem.notion.h, scores, self.y[index])
 
-    def _clip(self, norms: Tensor, lam: Array, omega: Array, noise: Noise, sample: Tensor, width: int) -> float:
+    def _clip(self, norms: Tensor, lam: Array, omega: Array, noise: Mechanism, sample: Tensor, width: int) -> float:
         """C_p; "auto" minimises Theorem 6 with public norms, expected weights and the averaged noise."""
         if self.plan.clip != "auto":
             return self.plan.clip

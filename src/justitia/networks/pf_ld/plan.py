@@ -9,8 +9,8 @@ from typing import Literal, Self
 from justitia._validate import check_fraction, check_int, check_positive, check_rate
 from justitia.networks.plan import Round, TrainingPlan, rounds_of
 from justitia.privacy.accounting import calibrate
-from justitia.privacy.mechanisms import Gaussian, Noise, Unprotected
-from justitia.training.plan import NO_NOISE, PlannedRelease, check_noise
+from justitia.privacy.mechanisms import Gaussian, Mechanism, Unprotected
+from justitia.training.plan import PlannedRelease, calibrated, check_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class PFLDPlan(TrainingPlan):
     share_violations: float = 0.16
     share_gradients: float = 0.80
     clip: float | Literal["auto"] = "auto"
-    noise_sizes: Noise | None = None
-    noise_violations: Noise | None = None
-    noise_gradients: Noise | None = None
+    noise_sizes: Mechanism | None = None
+    noise_violations: Mechanism | None = None
+    noise_gradients: Mechanism | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,12 +67,10 @@ class PFLDPlan(TrainingPlan):
 
     def releases(self) -> tuple[PlannedRelease, ...]:
         """Sizes once; a violation and a group gradient per round."""
-        if self.noise_sizes is None or self.noise_violations is None or self.noise_gradients is None:
-            raise ValueError(NO_NOISE)
         return (
-            PlannedRelease("group sizes", self.noise_sizes, 1),
-            PlannedRelease("violation", self.noise_violations, self.private_steps),
-            PlannedRelease("group gradient", self.noise_gradients, self.private_steps),
+            PlannedRelease("group sizes", calibrated(self.noise_sizes), 1),
+            PlannedRelease("violation", calibrated(self.noise_violations), self.private_steps),
+            PlannedRelease("group gradient", calibrated(self.noise_gradients), self.private_steps),
         )
 
     def calibrate(self, epsilon: float, delta: float, *, n: int) -> Self:  # noqa: ARG002 - other plans need it
@@ -85,7 +83,7 @@ class PFLDPlan(TrainingPlan):
     def _with_noise(self, scale: float | None) -> Self:
         """Each kind of release gets its share of mu^2 = 1/scale^2: count / sigma^2 = share / scale^2."""
 
-        def noise(count: int, share: float) -> Noise:
+        def noise(count: int, share: float) -> Mechanism:
             return Unprotected() if scale is None else Gaussian(scale * math.sqrt(count / share))
 
         return replace(

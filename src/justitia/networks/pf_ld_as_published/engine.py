@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from justitia.networks.engine import PrimalDualEngine, in_this_process
+from justitia.networks.engine import PrimalDualEngine
 from justitia.networks.pf_ld.engine import shares
 from justitia.networks.pf_ld_as_published.plan import PFLDAsPublishedPlan
-from justitia.networks.row_gradients import Layout, find_layout, h_slope, score_rows
+from justitia.networks.row_gradients import ModuleLayout, find_layout, h_slope, score_rows
 from justitia.privacy.interface import Vault
 from justitia.privacy.mechanisms import Gaussian
 from justitia.privacy.rows import FactoredRows
+from justitia.privacy.vault import local_vault
 from justitia.training.lagrangian import Problem, ascend_as_published
 from justitia.training.method import ALL_ROWS, Array, Rows
 
@@ -35,7 +36,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         super().__init__(plan, problem, vault, **public)
         self._h = problem.notion.h_read_as(plan.h)
         self._draws = 0
-        self._layout: Layout | None = None
+        self._layout: ModuleLayout | None = None
         self._gap: Array | None = None
 
     def query_before(self, _module: nn.Module, _lam: Array, k: int) -> None:
@@ -46,7 +47,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         """
         if k > 0:
             return
-        revealed = in_this_process(self.vault).reveal(purpose="exact attribute, read by the printed method")
+        revealed = local_vault(self.vault).reveal(purpose="exact attribute, read by the printed method")
         codes = torch.from_numpy(revealed)
         inside = torch.nn.functional.one_hot(codes, self.vault.n_groups + 1)[:, :-1].double()
         # (n, G, K): row i's weight in the group term D_G of group a and event k
@@ -102,7 +103,7 @@ class PFLDAsPublishedEngine(PrimalDualEngine):
         if not sigma:
             return exact
         self._draws += 1  # numbered apart from the ledger's releases, so that a seeded source repeats none of them
-        source = in_this_process(self.vault).noise_source
+        source = local_vault(self.vault).noise_source
         return Gaussian(sigma).add_noise(exact, sensitivity=sensitivity, source=source, release=2**32 + self._draws)
 
     def state(self) -> dict[str, Any]:
