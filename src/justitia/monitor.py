@@ -20,7 +20,7 @@ import pandas as pd
 from justitia._files import make_file, read_object, staged_file
 from justitia._validate import check_choice
 from justitia.exceptions import BudgetExceeded, LedgerError
-from justitia.metrics.drift import LARGE, ColumnReference, Drift
+from justitia.metrics.drift import ColumnReference, Drift
 from justitia.metrics.measure import measure
 from justitia.metrics.measurement import Measurement
 from justitia.notions import notion_name
@@ -469,7 +469,6 @@ class Monitor:
             "columns": list(settings.columns),
             "confidence_each": 1 - settings.level,
             "drift_level": settings.drift_level,
-            "drift_threshold": LARGE,
             "epsilon_each": settings.epsilon_each,
             "epsilon_total": settings.epsilon_total,
             "epsilon_spent": self.spent(),

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from justitia.metrics.drift import LARGE
 from justitia.privacy.ledger import rounded_up
 from justitia.report.formatting import plain_name, points
 from justitia.report.svg import Scale, element, label, left_axis, line, points_text, polyline, span
@@ -62,8 +63,8 @@ def monitor_page(facts: Mapping[str, Any]) -> str:
         chart=_gaps(entries, facts),
         rule=facts["rule"],
         budget=facts["budget"],
-        columns=[_column(name, entries, facts["drift_threshold"]) for name in facts["columns"]],
-        large=f"{facts['drift_threshold']:g}",
+        columns=[_column(name, entries) for name in facts["columns"]],
+        large=f"{LARGE:g}",
         drift_level=f"{facts['drift_level']:.2g}",
         rows=[_row(one) for one in reversed(entries[-_ROWS:])],
         more=max(0, len(entries) - _ROWS),
@@ -208,7 +209,7 @@ def _gaps(entries: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Mar
     return element("figure", caption, drawing, class_="time")
 
 
-def _column(name: str, entries: Sequence[Mapping[str, Any]], threshold: float) -> dict[str, Any]:
+def _column(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Stability index of one column over time."""
     known = [one for one in entries if name in one["drift"]]
     if not known:
@@ -219,7 +220,7 @@ def _column(name: str, entries: Sequence[Mapping[str, Any]], threshold: float) -
     caption = f"{name}: {values[-1]:.3f} now; {len(marks)} alerts"
     places = [(x(one["number"]), y(value)) for one, value in zip(known, values, strict=True)]
     axis = left_axis(y, _LEFT, _RIGHT, "population stability index")
-    large = line(_LEFT, y(threshold), _RIGHT, y(threshold), class_="reference")
+    large = line(_LEFT, y(LARGE), _RIGHT, y(LARGE), class_="reference")
     chart = _drawing(name, caption, _frame(known, axis), large, polyline(places, 0), *marks)
     return {"chart": chart, "caption": caption}
 
