@@ -226,7 +226,7 @@ def test_annex_is_folded_until_it_is_opened_or_a_link_leads_into_it_or_the_page_
     page.emulate_media(media="null")
     assert inside.is_hidden()
     page.get_by_role("link", name="Technical annex").click()
-    assert inside.is_visible()
+    inside.wait_for(state="visible")  # the event of the link comes after the click
     assert page.pdf(prefer_css_page_size=True, format="A4").count(b"/Type /Page\n") == printed
     page.close()
 

@@ -200,5 +200,5 @@ def test_curve_of_numbers_shows_r2() -> None:
     model = LagrangianDualRegressor(**SETTINGS)
     curve = tradeoff(model, DATA.X, WAGE, sensitive_features=DATA.sensitive, tolerances=(0.1, 0.4))
     page = Page(build_report(curve.models[0], curve=curve).html())
-    assert page.tables["Points of the curve"][0] == ["tolerance", "R2", "noised violation", "chosen"]
-    assert page.says("R2 against noised violation")
+    assert page.tables["Points of the curve"][0] == ["tolerance", "R2", "noised gap, in points", "chosen"]
+    assert page.says("R2 against the noised gap")

@@ -144,14 +144,14 @@ def add(folder: Path, data: Path, when: str | None, as_json: bool, **settings: A
 @options.overwrite
 @options.as_json
 def show(folder: Path, out: Path | None, overwrite: bool, as_json: bool) -> int:
-    """Show all measurements of FOLDER, its budget and its rule; code 5 if the newest one is an alert."""
+    """Show the newest measurements of FOLDER, its budget and its rule; code 5 if the newest one is an alert."""
     held = _open(folder)
     facts = held.to_dict()
     if out is not None:
         with staged_file(out, overwrite=overwrite) as stage:
             stage.write_text(monitor_page(facts), encoding="utf-8")
     entries = held.entries
-    lines = [_sentence(entry, held) for entry in entries[-10:]] or ["No measurement yet."]
+    lines = [_sentence(entry, held) for entry in reversed(entries[-10:])] or ["No measurement yet."]
     alerts = [entry.when for entry in entries if entry.alerts]
     text = fields_text(
         {
