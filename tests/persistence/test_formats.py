@@ -383,9 +383,20 @@ def test_file_of_skops_whose_trees_have_many_targets_is_refused_before_it_is_loa
         return changed(content, schema)
 
     for harmful in (with_targets("1000000000", __id__=1), with_targets("1000000000")):
-        with pytest.raises(formats.UnfitFile, match=r"one target|one description"):
-            model_from_bytes("skops", harmful, TABLE.shape[1], BINARY)
+        for content_of_file in (harmful, with_loader(harmful, "LossNode")):
+            with pytest.raises(formats.UnfitFile, match=r"one target|one description|known to be data"):
+                model_from_bytes("skops", content_of_file, TABLE.shape[1], BINARY)
     assert loaded == []
+
+
+def with_loader(content: bytes, loader: str) -> bytes:
+    """A file of skops whose trees are made by another of its loaders."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+    for one in formats._nodes(schema):
+        if one["__loader__"] == "TreeNode":
+            one["__loader__"] = loader
+    return changed(content, schema)
 
 
 SORTS = np.array([["u", "v", "w", "w", "u", "v"] * 20, ["a", "b", "b", "a", "a", "c"] * 20], dtype=object).T

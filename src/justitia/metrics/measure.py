@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -197,88 +198,90 @@ def measure(
     if data is not None:
         read = read_frame if is_frame(data) else read_files
         y_true, y_pred, sensitive_features, person, source = read(data, y_true, y_pred, sensitive_features, person)
-    named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
-    kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
-    query = asked.query(kind, y_true, y_pred)
-    wanted = favorable_side(favorable, kind, y_true, y_pred, pos_label)
-    n = query.n
-    persons = None if person is None else PersonRows.from_ids(person, n)
-    query = replace(query, persons=persons)
+    # the engine of a data frame keeps rows and attribute until then
+    with nullcontext() if source is None else closing(source):
+        named = task == "auto" and names_numbers(*asked.notions, *asked.metrics)
+        kind = kind_of_target(y_true, y_pred, "number" if named else task, pos_label)
+        query = asked.query(kind, y_true, y_pred)
+        wanted = favorable_side(favorable, kind, y_true, y_pred, pos_label)
+        n = query.n
+        persons = None if person is None else PersonRows.from_ids(person, n)
+        query = replace(query, persons=persons)
 
-    ids: Any
-    if held:
-        ids = None if data is not None else person  # the holder has the ids of rows in files already
-        measured: Measurement | None = None
-        if kind == "binary" and isinstance(query, MeasurementQuery):  # others are answered through the vault below
-            measured = sensitive_features.measured(
-                query.labels,
-                query.decisions,
-                notion=notion,
-                metrics=metrics,
-                confidence=float(confidence),
-                threshold=threshold,
-                before=query.decisions_before.tolist() if query.compares else None,
-                scores=None if query.bins is None else query.bins.scores.tolist(),
-                score_bins=int(score_bins),
-                reference=None if reference is None else str(reference),
-                epsilon=epsilon,
-                delta=delta,
-                ledger=ledger,
-                groups=groups,
-                person=ids,
-                noise_seed=noise_seed,
-                missing_marker=missing_marker,
-            )
-            if measured is not None:
-                noisy, noisy_before, noisy_scores = query.with_repeats(
-                    measured.noisy, measured.noisy_before, measured.noisy_scores
+        ids: Any
+        if held:
+            ids = None if data is not None else person  # the holder has the ids of rows in files already
+            measured: Measurement | None = None
+            if kind == "binary" and isinstance(query, MeasurementQuery):  # others are answered through the vault below
+                measured = sensitive_features.measured(
+                    query.labels,
+                    query.decisions,
+                    notion=notion,
+                    metrics=metrics,
+                    confidence=float(confidence),
+                    threshold=threshold,
+                    before=query.decisions_before.tolist() if query.compares else None,
+                    scores=None if query.bins is None else query.bins.scores.tolist(),
+                    score_bins=int(score_bins),
+                    reference=None if reference is None else str(reference),
+                    epsilon=epsilon,
+                    delta=delta,
+                    ledger=ledger,
+                    groups=groups,
+                    person=ids,
+                    noise_seed=noise_seed,
+                    missing_marker=missing_marker,
                 )
-                return replace(
-                    measured,
-                    noisy=noisy,
-                    noisy_before=noisy_before,
-                    noisy_scores=noisy_scores,
-                    labelled=labelled,
-                    favorable=wanted,
-                    certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
-                )
-    else:
-        ids = None if persons is None else persons.persons
-    request = VaultRequest(
-        groups=groups,
-        epsilon=epsilon,
-        ledger=ledger_or_new(ledger, epsilon=epsilon, delta=delta),
-        n=n,
-        person=ids,
-        noise_seed=noise_seed,
-        missing_marker=missing_marker,
-        source=source,
-    )
-    vault = open_vault(sensitive_features, request)
-    warn_large_delta(epsilon, delta, n, stacklevel=2)
-    compared_with = None if reference is None else check_choice("reference", str(reference), vault.group_names)
-    noise: Mechanism = Unprotected()
-    variance = 0.0
-    if not math.isinf(epsilon):
-        noise = Gaussian(1 / gaussian_mu(epsilon, delta))
-        # Of the noise of one entry: query rows of length 1 move the answer by sqrt(2).
-        variance = 2 * noise.noise_multiplier**2 * vault.rows_per_person**2
-    if held:
-        vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
-    answer = vault.group_sums(_values_for(source, query), bound=1.0, noise=noise, purpose="group rates")
-    return Measurement(
-        people=n,
-        groups=vault.group_names,
-        questions=query.places,
-        confidence=float(confidence),
-        certificate=_with_joint_statement(vault.certificate(subject="This measurement"), disjoint_from, after),
-        threshold=None if threshold is None else float(threshold),
-        reference=compared_with,
-        crossed=column_margins(vault.groups, vault.column_names),
-        labelled=labelled,
-        favorable=wanted,
-        **query.results(answer, variance),
-    )
+                if measured is not None:
+                    noisy, noisy_before, noisy_scores = query.with_repeats(
+                        measured.noisy, measured.noisy_before, measured.noisy_scores
+                    )
+                    return replace(
+                        measured,
+                        noisy=noisy,
+                        noisy_before=noisy_before,
+                        noisy_scores=noisy_scores,
+                        labelled=labelled,
+                        favorable=wanted,
+                        certificate=_with_joint_statement(measured.certificate, disjoint_from, after),
+                    )
+        else:
+            ids = None if persons is None else persons.persons
+        request = VaultRequest(
+            groups=groups,
+            epsilon=epsilon,
+            ledger=ledger_or_new(ledger, epsilon=epsilon, delta=delta),
+            n=n,
+            person=ids,
+            noise_seed=noise_seed,
+            missing_marker=missing_marker,
+            source=source,
+        )
+        vault = open_vault(sensitive_features, request)
+        warn_large_delta(epsilon, delta, n, stacklevel=2)
+        compared_with = None if reference is None else check_choice("reference", str(reference), vault.group_names)
+        noise: Mechanism = Unprotected()
+        variance = 0.0
+        if not math.isinf(epsilon):
+            noise = Gaussian(1 / gaussian_mu(epsilon, delta))
+            # Of the noise of one entry: query rows of length 1 move the answer by sqrt(2).
+            variance = 2 * noise.noise_multiplier**2 * vault.rows_per_person**2
+        if held:
+            vault.check({noise.cost(): 1})  # the holder's budget, before one's own is debited
+        answer = vault.group_sums(_values_for(source, query), bound=1.0, noise=noise, purpose="group rates")
+        return Measurement(
+            people=n,
+            groups=vault.group_names,
+            questions=query.places,
+            confidence=float(confidence),
+            certificate=_with_joint_statement(vault.certificate(subject="This measurement"), disjoint_from, after),
+            threshold=None if threshold is None else float(threshold),
+            reference=compared_with,
+            crossed=column_margins(vault.groups, vault.column_names),
+            labelled=labelled,
+            favorable=wanted,
+            **query.results(answer, variance),
+        )
 
 
 @dataclass(frozen=True, eq=False)

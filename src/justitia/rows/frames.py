@@ -172,7 +172,7 @@ class Frame(ABC):
         """Drop what the engine has kept for ``each``."""
 
     def check(self, public: Sequence[str], private: Sequence[str] = ()) -> None:
-        """Refuse columns that are not there, or public ones whose type is not the same in every partition.
+        """Refuse columns that are not there, public ones whose type is not the same in every partition, and no rows.
 
         Raises
         ------
@@ -183,7 +183,13 @@ class Frame(ABC):
                 raise ValueError(f"expected a column {name!r} in {self.shown}, got none or several; add or rename it.")
         self.select(list(dict.fromkeys(public)), list(private))
         self.__dict__.pop("counted", None)
-        self.types()
+        try:
+            self.types()
+            if not len(self):
+                raise ValueError(f"expected rows in {self.shown}, got none; pass rows.")
+        except BaseException:
+            self.close()  # the attribute would stay with the engine
+            raise
 
     @cached_property
     def counted(self) -> list[RowCount]:
