@@ -75,10 +75,10 @@ def test_model_that_its_disk_has_no_room_for_is_kept_elsewhere(
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     real = LagrangianDualClassifier.save
 
-    def save(model: LagrangianDualClassifier, folder: Path) -> Path:
+    def save(model: LagrangianDualClassifier, folder: Path, **options: Any) -> Path:
         if Path(folder).absolute().is_relative_to(here):
             raise OSError(28, "No space left on device", str(folder))
-        return real(model, folder)
+        return real(model, folder, **options)
 
     monkeypatch.setattr(LagrangianDualClassifier, "save", save)
     message = assert_refused(

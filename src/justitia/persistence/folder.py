@@ -91,7 +91,7 @@ def save(
     without_base : bool
         Whether to leave out a base that cannot be written; its owner passes it again to :func:`load`.
     limits : mapping, optional
-        Policy limits by the names in :data:`LIMITS`.
+        Policy limits by the names in ``LIMITS``.
 
     Raises
     ------

@@ -476,7 +476,7 @@ class DurableLedger(PrivacyLedger):
         return numbers
 
     def check_known(self, costs: Mapping[Cost, int], *, purpose: str) -> None:
-        """:meth:`check` by what this object has read or written last; it waits for no commit, and reads no file.
+        """Like ``check``, by what this object has read or written last; it waits for no commit, and reads no file.
 
         What does not fit now will never fit. What fits may be refused by the debit, which reads the file.
         """

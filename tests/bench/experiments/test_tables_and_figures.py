@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -328,7 +329,7 @@ def test_page_names_the_methods_that_have_no_results_yet(name: str, absent: str,
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_committed_page_is_what_the_committed_results_say(page: Path) -> None:
     text, results = page.read_text(encoding="utf-8"), Path(__file__).parents[3] / "results"
-    assert "<!-- end of results -->" in text
+    assert re.search(r"<!-- end of (results|summary) -->", text)
     assert text == fill(text, EXPERIMENTS, results, link=os.path.relpath(results, page.parent))
 
 
