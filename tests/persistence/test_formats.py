@@ -231,6 +231,13 @@ def _category_beyond_all(facts: Any) -> None:
     tree |= {"categories_segments": [0] * some, "categories_sizes": [1] * some, "categories": [2**31 - 1]}
 
 
+def _categories_whose_end_wraps_around(facts: Any) -> None:
+    _categories_that_are_not_there(facts)
+    tree = facts["learner"]["gradient_booster"]["model"]["trees"][0]
+    some = len(tree["categories_nodes"])
+    tree |= {"categories_segments": [2**63 - 1] * some, "categories_sizes": [1] * some}
+
+
 def _another_booster(facts: Any) -> None:
     booster = facts["learner"]["gradient_booster"]
     booster |= {"name": "dart", "gbtree": {"name": "gbtree", "model": booster["model"]}, "weight_drop": []}
@@ -245,6 +252,7 @@ def _another_booster(facts: Any) -> None:
         _many_targets,
         _categories_that_are_not_there,
         _category_beyond_all,
+        _categories_whose_end_wraps_around,
         _another_booster,
     ],
 )

@@ -240,7 +240,7 @@ def _check_categories(tree: Any, inner: NDArray[np.bool_]) -> None:
     alike = len(nodes) == len(starts) == len(sizes) and len(tree["split_type"]) == len(inner)
     if not alike or not np.array_equal(np.sort(nodes), split) or not inner[split].all():
         raise UnfitFile("expected a list of categories for each split by category, got others.")
-    inside = (starts >= 0) & (sizes > 0) & (starts + sizes <= len(listed))
+    inside = (starts >= 0) & (sizes > 0) & (starts <= len(listed) - sizes)  # a sum may wrap around
     if not inside.all() or ((listed < 0) | (listed >= MOST_CATEGORIES)).any():
         raise UnfitFile("expected categories that are in the tree, got others.")
 

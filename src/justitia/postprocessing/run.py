@@ -49,7 +49,7 @@ from justitia.training.method import ALL_ROWS, AnswersRefuse, Bar, Run, Trained
 from justitia.training.plan import calibrated
 
 Array = NDArray[np.float64]
-#: Mechanism in a group's rate that is worth a warning, whatever the tolerance.
+#: Noise in a group's rate that is worth a warning, whatever the tolerance.
 LOUD = 0.05
 #: Sizes are judged where all rows, or the mean of a group, are so many standard deviations of their noise.
 TELLING = 8.0
