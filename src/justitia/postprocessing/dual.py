@@ -41,8 +41,10 @@ KINK = 1e-5
 #: A multiplier is the accuracy that a unit of violation is worth. Beyond the first it grows by the second times what is
 #: missing to the tolerance.
 MOST_WORTH, PATIENCE = 10.0, 100.0
-#: Of more than two actions, a multiplier per share of rows in the smallest cell that it is about, at most.
-WORTH_PER_SHARE = 30.0
+#: The same per share of rows in the cell that a multiplier is about: how many right decisions may be given up for each
+#: decision of that cell that changes. With more than two actions the smallest cell counts; with two this holds where no
+#: tolerance is given.
+WORTH_PER_SHARE, DEFAULT_WORTH_PER_SHARE = 30.0, 10.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
 MOST_STEPS = 60
@@ -157,7 +159,7 @@ class RateLimits:
         Which combinations of the rates are constrained; by default the rates themselves.
     quota : ndarray (D,), optional
         Share of rows that each action but the first gets; NaN is any.
-    worth : float or ndarray (J,)
+    worth : float or ndarray (J,) or (G, J)
         Beyond which multipliers are held back.
     """
 
@@ -272,12 +274,16 @@ def minimise(gain: Array, constraints: Constraints, limits: RateLimits, start: A
 
 
 def reach(
-    goal: Goal, gain: Array, constraints: Constraints, tolerance: Array, start: Array | None = None
+    goal: Goal,
+    gain: Array,
+    constraints: Constraints,
+    tolerance: Array,
+    start: Array | None = None,
+    *,
+    worth: float | Array = MOST_WORTH,
 ) -> Multipliers:
     """Minimise the dual of a goal with these largest differences of its K rates."""
-    limits = RateLimits.from_tolerance(tolerance, len(goal.table.names), goal.quota)
-    if constraints.change.shape[1] > 1:  # few people cannot be worth the accuracy of all
-        limits = replace(limits, worth=np.minimum(WORTH_PER_SHARE * constraints.sizes.min(0), MOST_WORTH))
+    limits = replace(RateLimits.from_tolerance(tolerance, len(goal.table.names), goal.quota), worth=worth)
     if goal.ratio is not None:
         return minimise_ratio(gain, constraints, limits, goal.ratio)
     if goal.is_fraction:
@@ -399,7 +405,7 @@ class _Dual:
         mix = np.eye(constraints.b.shape[1]) if limits.mix is None else limits.mix
         centre = np.full(constrained, np.nan) if limits.centre is None else limits.centre
         self._half: Array = np.tile(limits.half, groups)
-        self._worth: Array = np.tile(np.broadcast_to(limits.worth, (constrained,)), groups)
+        self._worth: Array = np.broadcast_to(limits.worth, (groups, constrained)).ravel()
         self._patience: Array = self._worth * (PATIENCE / MOST_WORTH)
         self.basis = _free_directions(groups, np.isnan(centre))  # (G J, U)
         # (C D, U): what each coordinate does to prices

@@ -52,7 +52,16 @@ from justitia.postprocessing.decisions import (
     means_of_cells,
     rates_of_cells,
 )
-from justitia.postprocessing.dual import Constraints, clip_to_decision_side, joint_of, reach, utilities
+from justitia.postprocessing.dual import (
+    DEFAULT_WORTH_PER_SHARE,
+    MOST_WORTH,
+    WORTH_PER_SHARE,
+    Constraints,
+    clip_to_decision_side,
+    joint_of,
+    reach,
+    utilities,
+)
 from justitia.postprocessing.features import Layout, PublicRows, base_scores
 from justitia.postprocessing.memberships import (
     Memberships,
@@ -72,6 +81,7 @@ from justitia.training.diagnostics import (
     missing_diagnostics,
     size_diagnostics,
     weighted_accuracy,
+    worth_diagnostics,
 )
 from justitia.training.lagrangian import Problem
 from justitia.training.method import ALL_ROWS, Bar, Method, Rows
@@ -365,6 +375,14 @@ class PostProcessingRun(CorrectionRun):
             checked = CheckResult(self._lams[0], measured[0], variance[0], self._quota, self._raised)
             self._checked.append(checked)
 
+    @property
+    def _checks_base(self) -> bool:
+        """Not with a quota, which the base does not meet, or at all scores, whose levels follow from a solution.
+
+        Nor with more than two classes, where every check of a correction counts.
+        """
+        return not (self._several or self.at_scores) and self._goal.quota is None
+
     def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
         back = best_iterate(self._checked, self.tolerances, self._goal.excess)
@@ -449,17 +467,33 @@ class PostProcessingRun(CorrectionRun):
         for t, gain in enumerate(Gains(self._levels, self.problem.costs)(self.eta) - self._tossed[:, None]):
             start = self._lams[t] if self.at_scores and self._lams.any() else found[-1] if found else lam
             start = start if start.any() else None
-            solved = reach(self._goal, gain, self._constraint(t), tolerances, start)
+            solved = reach(self._goal, gain, self._constraint(t), tolerances, start, worth=self._worth())
             found.append(solved.lam)
             self._quota = solved.quota
         return np.stack(found)
+
+    def _worth(self) -> float | Array:
+        """Beyond which multipliers are held back: few rows cannot be worth the accuracy of all."""
+        sizes = self._estimated().sizes
+        if self._several:
+            return np.minimum(WORTH_PER_SHARE * sizes.min(0), MOST_WORTH)
+        return np.minimum(DEFAULT_WORTH_PER_SHARE * sizes, MOST_WORTH) if self._limit_is_default else MOST_WORTH
+
+    def _is_held_back(self) -> bool:
+        """Whether a multiplier of a default tolerance is beyond what is worth it."""
+        return self._limit_is_default and not self._several and bool((np.abs(self._lams) > self._worth()).any())
+
+    @property
+    def _limit_is_default(self) -> bool:
+        """Whether neither a tolerance nor a ratio was given."""
+        return self._goal.ratio is None and (self._given is None or bool(np.isnan(self._given).all()))
 
     def _spares_accuracy(self) -> bool:
         """Whether the correction may cost little accuracy only: by noised and public numbers.
 
         No tolerance was given, and the budget is small or the noise of differences exceeds what is to be corrected.
         """
-        if self._goal.ratio is not None or (self._given is not None and not np.isnan(self._given).all()):
+        if not self._limit_is_default:
             return False
         if self.plan.small_budget:
             return True
@@ -710,6 +744,8 @@ class PostProcessingRun(CorrectionRun):
         gap, _ = self.worst(self.deployed_scores()) or (0.0, 0.0)
         if self._raised and gap > self._default_tolerance:
             found += budget_diagnostics(self.plan.most_lost, self._raised, gap, self.violation_stddev())
+        elif self._is_held_back() and gap > self._default_tolerance + self.violation_stddev():
+            found += worth_diagnostics(DEFAULT_WORTH_PER_SHARE, gap, self.violation_stddev())
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         if self._coin is not None:
             found.append(self._coin_notice(self._coin.width))

@@ -162,6 +162,24 @@ def budget_diagnostics(most_lost: float, tolerance: float, gap: float, stddev: f
     return [Diagnostic(sentence, NoisyEstimateWarning)]
 
 
+def worth_diagnostics(per_change: float, gap: float, stddev: float) -> list[Diagnostic]:
+    """Say that multipliers were held back because closing the remaining gap would cost too many right decisions.
+
+    Parameters
+    ----------
+    per_change : float
+        Right decisions that may be given up for each decision of a group that changes.
+    gap, stddev : float
+        Noised violation of the deployed decisions, and its standard error, noise and sampling.
+    """
+    sentence = (
+        f"the correction stops at a gap of about {max(gap, 0.0):.2g} +- {stddev:.2g}: closing it would cost more than "
+        f"{per_change:.2g} right decisions for each decision that changes in the smallest groups. Give a tolerance to "
+        "correct more."
+    )
+    return [Diagnostic(sentence, ViolationWarning)]
+
+
 def cell_diagnostics(size: float, cell: str, tolerance: float, stddev: float, *, given: bool) -> list[Diagnostic]:
     """Warn if a constraint hardly constrains because a cell of group and event is small.
 
