@@ -55,6 +55,8 @@ SUFFICIENT, SMALLEST = 1e-4, 1e-10
 ROUGH, ROUGH_WIDTH, FEW_COLUMNS = 6_000, 0.003, 4
 #: Curvature of a pair of actions below this share is left out, of more than two actions.
 NEGLIGIBLE = 1e-12
+#: In units of the width, so far from its line a row counts as on one side of it: exp(-40) is below double precision.
+FAR = 40.0
 #: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
 SEARCHED = 1e-4
 #: Values of a linear-fractional rate that are tried before the best of them is refined.
@@ -495,8 +497,9 @@ def _free_directions(groups: int, floating: NDArray[np.bool_]) -> Array:
 
 def _log_of_sum(u: Array) -> Array:
     """(n,): log(1 + sum of exp(u))."""
-    if u.shape[1] == 1:
-        return np.logaddexp(0.0, u[:, 0])
+    if u.shape[1] == 1:  # numpy's logaddexp takes up to twice as long
+        size = np.abs(u[:, 0])
+        return np.maximum(u[:, 0], 0.0) + np.log1p(np.exp(-np.minimum(size, FAR)))  # type: ignore[no-any-return]
     top = np.maximum(u.max(1), 0.0)
     return top + np.log(np.exp(-top) + np.exp(u - top[:, None]).sum(1))  # type: ignore[no-any-return]
 
@@ -518,6 +521,7 @@ def _newton(dual: _Dual, z: Array, width: float) -> Array:
     Scaled gains are linear in z, so a shorter step costs no product with the columns.
     """
     u = dual.gain / width + dual.change(z, width)
+    here = dual.value(z, u, width)
     for _ in range(MOST_STEPS):
         gradient, hessian = dual.slopes(z, u, width)
         if np.abs(gradient).max(initial=0.0) < PRECISION:
@@ -525,10 +529,12 @@ def _newton(dual: _Dual, z: Array, width: float) -> Array:
         floor = 1e-9 * (1.0 + np.trace(hessian))
         step = -np.linalg.solve(hessian + floor * np.eye(len(z)), gradient)
         change = dual.change(step, width)
-        length, promised, here = 1.0, float(gradient @ step), dual.value(z, u, width)
-        while dual.value(z + length * step, u + length * change, width) > here + SUFFICIENT * length * promised:
+        length, promised = 1.0, float(gradient @ step)
+        while (there := dual.value(z + length * step, u + length * change, width)) > (
+            here + SUFFICIENT * length * promised
+        ):
             length /= 2
             if length <= SMALLEST:
                 return z  # as sharp as double precision sees
-        z, u = z + length * step, u + length * change
+        z, u, here = z + length * step, u + length * change, there
     return z
