@@ -45,6 +45,8 @@ MOST_WORTH, PATIENCE = 10.0, 100.0
 WORTH_PER_SHARE = 30.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
+#: The same where a wider smoothing only says where the next one starts.
+ROUGH_PRECISION = 1e-3
 MOST_STEPS = 60
 #: A corrected decision moves a probability to the other side of the threshold, and by this share of its margin beyond.
 BEYOND = 1e-3
@@ -266,10 +268,11 @@ def minimise(gain: Array, constraints: Constraints, limits: RateLimits, start: A
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
         for width in widths:
             if width >= ROUGH_WIDTH:
-                z = _newton(rough, z, width)
+                z = _newton(rough, z, width, ROUGH_PRECISION)
         widths = tuple(width for width in widths if width <= ROUGH_WIDTH)
-    for width in widths:
-        z = _newton(dual, z, width)
+    for width in widths[:-1]:
+        z = _newton(dual, z, width, ROUGH_PRECISION)
+    z = _newton(dual, z, widths[-1])
     return dual.solution(z, SMOOTHING[-1])
 
 
@@ -515,7 +518,7 @@ def _shares(u: Array) -> Array:
     return shares
 
 
-def _newton(dual: _Dual, z: Array, width: float) -> Array:
+def _newton(dual: _Dual, z: Array, width: float, precision: float = PRECISION) -> Array:
     """Damped Newton steps; where the curvature vanishes a little of it is added.
 
     Scaled gains are linear in z, so a shorter step costs no product with the columns.
@@ -524,7 +527,7 @@ def _newton(dual: _Dual, z: Array, width: float) -> Array:
     here = dual.value(z, u, width)
     for _ in range(MOST_STEPS):
         gradient, hessian = dual.slopes(z, u, width)
-        if np.abs(gradient).max(initial=0.0) < PRECISION:
+        if np.abs(gradient).max(initial=0.0) < precision:
             return z
         floor = 1e-9 * (1.0 + np.trace(hessian))
         step = -np.linalg.solve(hessian + floor * np.eye(len(z)), gradient)
