@@ -502,7 +502,7 @@ def _log_of_sum(u: Array) -> Array:
     """(n,): log(1 + sum of exp(u))."""
     if u.shape[1] == 1:  # numpy's logaddexp takes up to twice as long
         size = np.abs(u[:, 0])
-        return np.maximum(u[:, 0], 0.0) + np.log1p(np.exp(-np.minimum(size, FAR)))  # type: ignore[no-any-return]
+        return np.maximum(u[:, 0], 0.0) + np.log1p(np.exp(-np.minimum(size, FAR)))
     top = np.maximum(u.max(1), 0.0)
     return top + np.log(np.exp(-top) + np.exp(u - top[:, None]).sum(1))  # type: ignore[no-any-return]
 
