@@ -272,27 +272,26 @@ class _Squares:
     def __init__(self, read: Array, parts: Sequence[LearningTarget], weight: Array) -> None:
         single = np.float32  # enough for a slope; small systems are solved in double
         size = sum(one.target.size for one in parts)
-        self._read = read.astype(single)
+        # Rows come last: they are many, and each operation is then over numbers that lie side by side.
+        self._read = np.ascontiguousarray(read.T, dtype=single)
         self._targets, self._counts = [], []
         for one in parts:
-            share = np.sqrt(weight / size)[:, None]
-            if one.importance != 1.0:
-                share = share * one.importance
-            self._targets.append((share * one.target).astype(single))
-            self._counts.append([(share * count[:, None]).astype(single) for count in one.counts])
+            share = np.sqrt(weight / size) * one.importance
+            self._targets.append((share * one.target.T).astype(single))
+            self._counts.append([(share * count).astype(single) for count in one.counts])
 
     def _units(self, hidden: Array) -> NDArray[np.float32]:
-        """(n, H + 1): hidden units and a constant."""
-        units = np.ones((len(self._read), hidden.shape[1] + 1), dtype=np.float32)
-        np.tanh(self._read @ hidden.astype(np.float32), out=units[:, :-1])
+        """(H + 1, n): hidden units and a constant."""
+        units = np.ones((hidden.shape[1] + 1, self._read.shape[1]), dtype=np.float32)
+        np.tanh(hidden.T.astype(np.float32) @ self._read, out=units[:-1])
         return units
 
     def _fitted(self, units: NDArray[np.float32], part: int) -> tuple[Array, NDArray[np.float32]]:
-        """(counts (H + 1), J) output weights and (n, J) what they leave, by the roots of the rows' shares."""
-        design = np.concatenate([count * units for count in self._counts[part]], axis=1)
-        gram = (design.T @ design).astype(np.float64) + DECAY * np.eye(design.shape[1])
-        out = np.linalg.solve(gram, (design.T @ self._targets[part]).astype(np.float64))
-        return out, design @ out.astype(np.float32) - self._targets[part]
+        """(counts (H + 1), J) output weights and (J, n) what they leave, by the roots of the rows' shares."""
+        design = np.concatenate([count * units for count in self._counts[part]])
+        gram = (design @ design.T).astype(np.float64) + DECAY * np.eye(len(design))
+        out = np.linalg.solve(gram, (design @ self._targets[part].T).astype(np.float64))
+        return out, out.T.astype(np.float32) @ design - self._targets[part]
 
     def best_out(self, hidden: Array) -> list[Array]:
         """(H + 1, counts, J) of each part."""
@@ -302,7 +301,7 @@ class _Squares:
 
     def __call__(self, flat: Array) -> tuple[float, Array]:
         """Value and slope."""
-        hidden = flat.reshape(self._read.shape[1], -1)
+        hidden = flat.reshape(len(self._read), -1)
         units = self._units(hidden)
         value, back = 0.0, np.zeros((), dtype=np.float32)
         squares = float(flat @ flat)
@@ -310,10 +309,11 @@ class _Squares:
             out, left = self._fitted(units, part)
             value += float(np.square(left).sum(dtype=np.float64))
             squares = squares + np.square(out).sum()
-            for count, weights in zip(counts, np.split(out, len(counts)), strict=True):
-                back = back + count * (left @ weights[:-1].T.astype(np.float32))
-        back = back * (1 - np.square(units[:, :-1]))
-        return value + DECAY * float(squares), 2 * ((self._read.T @ back).astype(np.float64).ravel() + DECAY * flat)
+            by_count = [weights[:-1].astype(np.float32) for weights in np.split(out, len(counts))]
+            back = back + np.concatenate(by_count, axis=1) @ np.concatenate([count * left for count in counts])
+        back = back * (1 - np.square(units[:-1]))
+        slope = 2 * ((self._read @ back.T).astype(np.float64).ravel() + DECAY * flat)
+        return value + DECAY * float(squares), slope
 
 
 def _start(read: Array, c: Array, units: int) -> Array:

@@ -47,6 +47,8 @@ MOST_WORTH, PATIENCE = 10.0, 100.0
 WORTH_PER_SHARE, DEFAULT_WORTH_PER_SHARE = 30.0, 10.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
+#: The same where a wider smoothing only says where the next one starts.
+ROUGH_PRECISION = 1e-3
 MOST_STEPS = 60
 #: A corrected decision moves a probability to the other side of the threshold, and by this share of its margin beyond.
 BEYOND = 1e-3
@@ -57,6 +59,8 @@ SUFFICIENT, SMALLEST = 1e-4, 1e-10
 ROUGH, ROUGH_WIDTH, FEW_COLUMNS = 6_000, 0.003, 4
 #: Curvature of a pair of actions below this share is left out, of more than two actions.
 NEGLIGIBLE = 1e-12
+#: In units of the width, so far from its line a row counts as on one side of it: exp(-40) is below double precision.
+FAR = 40.0
 #: Largest rate of a ratio, and common value of a linear-fractional rate, are found to this precision.
 SEARCHED = 1e-4
 #: Values of a linear-fractional rate that are tried before the best of them is refined.
@@ -266,10 +270,11 @@ def minimise(gain: Array, constraints: Constraints, limits: RateLimits, start: A
         rough = dual.part(np.arange(0, len(gain), len(gain) // ROUGH))
         for width in widths:
             if width >= ROUGH_WIDTH:
-                z = _newton(rough, z, width)
+                z = _newton(rough, z, width, ROUGH_PRECISION)
         widths = tuple(width for width in widths if width <= ROUGH_WIDTH)
-    for width in widths:
-        z = _newton(dual, z, width)
+    for width in widths[:-1]:
+        z = _newton(dual, z, width, ROUGH_PRECISION)
+    z = _newton(dual, z, widths[-1])
     return dual.solution(z, SMOOTHING[-1])
 
 
@@ -501,8 +506,9 @@ def _free_directions(groups: int, floating: NDArray[np.bool_]) -> Array:
 
 def _log_of_sum(u: Array) -> Array:
     """(n,): log(1 + sum of exp(u))."""
-    if u.shape[1] == 1:
-        return np.logaddexp(0.0, u[:, 0])
+    if u.shape[1] == 1:  # numpy's logaddexp takes up to twice as long
+        size = np.abs(u[:, 0])
+        return np.maximum(u[:, 0], 0.0) + np.log1p(np.exp(-np.minimum(size, FAR)))
     top = np.maximum(u.max(1), 0.0)
     return top + np.log(np.exp(-top) + np.exp(u - top[:, None]).sum(1))  # type: ignore[no-any-return]
 
@@ -518,23 +524,26 @@ def _shares(u: Array) -> Array:
     return shares
 
 
-def _newton(dual: _Dual, z: Array, width: float) -> Array:
+def _newton(dual: _Dual, z: Array, width: float, precision: float = PRECISION) -> Array:
     """Damped Newton steps; where the curvature vanishes a little of it is added.
 
     Scaled gains are linear in z, so a shorter step costs no product with the columns.
     """
     u = dual.gain / width + dual.change(z, width)
+    here = dual.value(z, u, width)
     for _ in range(MOST_STEPS):
         gradient, hessian = dual.slopes(z, u, width)
-        if np.abs(gradient).max(initial=0.0) < PRECISION:
+        if np.abs(gradient).max(initial=0.0) < precision:
             return z
         floor = 1e-9 * (1.0 + np.trace(hessian))
         step = -np.linalg.solve(hessian + floor * np.eye(len(z)), gradient)
         change = dual.change(step, width)
-        length, promised, here = 1.0, float(gradient @ step), dual.value(z, u, width)
-        while dual.value(z + length * step, u + length * change, width) > here + SUFFICIENT * length * promised:
+        length, promised = 1.0, float(gradient @ step)
+        while (there := dual.value(z + length * step, u + length * change, width)) > (
+            here + SUFFICIENT * length * promised
+        ):
             length /= 2
             if length <= SMALLEST:
                 return z  # as sharp as double precision sees
-        z, u = z + length * step, u + length * change
+        z, u, here = z + length * step, u + length * change, there
     return z

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from justitia.postprocessing.features import ALIGNED, PublicRows, aligned_product
 from justitia.rows.source import Block, IntArray
@@ -122,9 +122,12 @@ class _Objective:
         V = V.astype(self.white[0].dtype)
         for part in self.white:
             logits = V @ part
-            normalisers = logsumexp(logits, axis=0)
-            value += float(normalisers.sum(dtype=np.float64))
-            slope += np.exp(logits - normalisers) @ part.T
+            top = logits.max(0)
+            shares = np.exp(logits - top)
+            total = shares.sum(0)
+            value += float((top + np.log(total)).sum(dtype=np.float64))
+            shares /= total
+            slope += shares @ part.T
         return value, slope.ravel()
 
 

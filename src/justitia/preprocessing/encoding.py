@@ -8,7 +8,6 @@ import datetime as dt
 import decimal
 import math
 import numbers
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeAlias
@@ -97,11 +96,12 @@ class CategoryColumn:
 
         Where there are too many, a level of a single row is not kept: it would be that row's name in a saved model.
         """
-        counts = Counter(level for level in values if level is not None)
+        codes, distinct = pd.factorize(values)  # the code of None is -1
+        counts = dict(zip(distinct, np.bincount(codes[codes >= 0], minlength=len(distinct)).tolist(), strict=True))
         ranked = sorted(counts, key=lambda level: (-counts[level], level))
         other = len(ranked) > max_levels
         kept = tuple(level for level in ranked[: max_levels - 1] if counts[level] > 1) if other else tuple(ranked)
-        return cls(name, kept, other, any(level is None for level in values))
+        return cls(name, kept, other, bool((codes < 0).any()))
 
     def encode(self, values: Values) -> Matrix:
         """One-hot; a level not seen in training is (other), or all zeros where training had no (other)."""
@@ -109,7 +109,8 @@ class CategoryColumn:
         unseen = len(self.levels) if self.other else -1
         position: dict[str | None, int] = {level: i for i, level in enumerate(self.levels)}
         position[None] = len(self.levels) + self.other if self.missing else unseen
-        codes = np.array([position.get(level, unseen) for level in text], dtype=np.int64)
+        given, distinct = pd.factorize(text)  # the code of None, -1, is that of the entry appended last
+        codes = np.array([position.get(level, unseen) for level in (*distinct, None)], dtype=np.int64)[given]
         out = np.zeros((len(text), len(self.names())))
         seen = codes >= 0
         out[seen, codes[seen]] = 1

@@ -62,8 +62,10 @@ def public_scores(scores: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]) -
 
 def area_under_curve(scores: Array, positive: NDArray[np.bool_], weight: Array) -> float:
     """Share of pairs of a positive and a negative row that are ranked right; equal scores count half."""
-    order = np.argsort(scores, kind="stable")
-    _, where = np.unique(scores[order], return_inverse=True)
+    order = np.argsort(scores)
+    ordered = scores[order]
+    rises = np.append(False, ordered[1:] > ordered[:-1])[: len(ordered)]
+    where = np.cumsum(rises)  # equal scores share a place
     above = np.bincount(where, np.where(positive, weight, 0.0)[order])
     below = np.bincount(where, np.where(positive, 0.0, weight)[order])
     pairs = above.sum() * below.sum()
