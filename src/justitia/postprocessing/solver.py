@@ -475,9 +475,10 @@ class PostProcessingRun(CorrectionRun):
     def _worth(self) -> float | Array:
         """Beyond which multipliers are held back: few rows cannot be worth the accuracy of all."""
         sizes = self._estimated().sizes
-        if self._several:
-            return np.minimum(WORTH_PER_SHARE * sizes.min(0), MOST_WORTH)
-        return np.minimum(DEFAULT_WORTH_PER_SHARE * sizes, MOST_WORTH) if self._limit_is_default else MOST_WORTH
+        if not (self._several or self._limit_is_default):
+            return MOST_WORTH
+        worth: Array = WORTH_PER_SHARE * sizes.min(0) if self._several else DEFAULT_WORTH_PER_SHARE * sizes
+        return np.minimum(worth, MOST_WORTH)
 
     def _is_held_back(self) -> bool:
         """Whether a multiplier of a default tolerance is beyond what is worth it."""
