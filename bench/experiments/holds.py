@@ -57,7 +57,7 @@ def cells(*, quick: bool) -> list[Cell]:
     ]
     scores = [Cell("holds", name, NOTIONS[0], METHOD, 0, settings={"at": "scores"}) for name in ("bank", "income")]
     wide = [
-        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="seventh edition")
+        Cell("holds", SIMULATED, notion, METHOD, draw, settings={"tolerance": tolerance}, recipe="eighth edition")
         for notion in NOTIONS
         for tolerance in TOLERANCES
         for draw in range(DRAWS)

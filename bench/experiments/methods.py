@@ -255,7 +255,7 @@ METHODS: dict[str, Method] = {
     "PF-LD printed": Method(_printed, (11, 3), {}, "dual_step", STEPS, private=True, column="PF-LD"),
     "PF-LD moments": Method(_moments, (15, 6), {}, "tolerance", ALLOWED, private=True),
     "PF-LD repaired": Method(_repaired, (9, 5), {}, "tolerance", ALLOWED, private=True, column="PF-LD"),
-    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True, edition=7),
+    "PF-LD plug-in": Method(_plugin, (6, 2), {}, "tolerance", ALLOWED, private=True, edition=8),
 }
 
 #: Data sets with more than two groups.
