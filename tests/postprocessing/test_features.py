@@ -28,7 +28,18 @@ def test_constant_is_longer_where_the_noise_per_row_is_larger() -> None:
 
 def test_columns_are_kept_where_there_is_little_noise() -> None:
     assert Layout.for_noise(1.0, 10_000, blocks=True) == Layout(SHORTEST, PREDICTION, 1.0)
-    assert Layout.for_noise(1.0, 10_000, blocks=False) == Layout(SHORTEST, PREDICTION, EXPLAINED)
+    assert Layout.for_noise(1.0, 10_000, blocks=False) == Layout(SHORTEST, PREDICTION, EXPLAINED, 1e-4)
+
+
+@pytest.mark.parametrize(("stddev", "components"), [(0.5, 40), (30.0, 3)])
+def test_weak_components_are_kept_where_their_sums_vary_more_by_the_sample_than_by_the_noise(
+    stddev: float, components: int
+) -> None:
+    """Three factors hold nearly all of the variance; the others hold about one in ten thousand each."""
+    layout = Layout.for_noise(stddev, 10_000, blocks=False)
+    made = PublicRows.fit(base_scores, rows(), blocks=False, layout=layout)
+    assert made.axes is not None
+    assert made.axes.shape[1] == components
 
 
 def test_correlated_columns_become_few_components_of_the_same_length() -> None:

@@ -42,8 +42,8 @@ PREDICTION = 0.3
 #: Length of the constant and of the label, by which groups are counted: the shortest and the longest, and in between so
 #: many times the noise of a sum per row, which keeps the noise of a size at 1 to 2% of the rows.
 SHORTEST, LONGEST, COUNTED = 0.3, 1.0, 100.0
-#: Features are replaced by the principal components that hold this share of their variance, where there is noise: what
-#: correlated columns say of the groups is then in few sums, and noise in few.
+#: Features are replaced by the principal components that hold at least this share of their variance, where there is
+#: noise: what correlated columns say of the groups is then in few sums, and noise in few.
 EXPLAINED = 0.9
 #: Rows of one product of matrices. Products have this shape whatever rows are there, so that the numbers of a row are
 #: the same to the last bit in every block, process and engine.
@@ -80,20 +80,24 @@ class Layout:
         Of the representation and of the score.
     explained : float
         Share of the variance of features that their principal components hold; 1 keeps the columns.
+    smallest : float
+        Components that hold at least this share of the variance by themselves are kept, too.
     """
 
     constant: float = 1.0
     prediction: float = 1.0
     explained: float = 1.0
+    smallest: float = 1.0
 
     @classmethod
     def for_noise(cls, stddev: float, n: int, *, blocks: bool) -> Layout:
         """The layout for sums over n rows with noise of this standard deviation.
 
-        With blocks of columns for each label there is little noise, and the columns are kept.
+        With blocks of columns for each label there is little noise, and the columns are kept. Components whose sums
+        vary more by the sample than by the noise are kept, too: a small group may be known by a few of them.
         """
         constant = float(np.clip(COUNTED * stddev / n, SHORTEST, LONGEST))
-        return cls(constant, PREDICTION, 1.0 if blocks else EXPLAINED)
+        return cls(constant, PREDICTION) if blocks else cls(constant, PREDICTION, EXPLAINED, stddev**2 / n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +183,7 @@ class PublicRows:
         flat = some.X.reshape(len(some), -1).astype(np.float32, copy=False)
         stddev = flat.std(0)
         centre, scale = flat.mean(0), np.where(stddev > 0, stddev, np.float32(1.0))
-        axes = _principal_axes(np.clip((flat - centre) / scale, -CUT, CUT), layout.explained)
+        axes = _principal_axes(np.clip((flat - centre) / scale, -CUT, CUT), layout.explained, layout.smallest)
         hidden, scores = represent(some)
         hidden_axes = _principal_axes(hidden)
         lengths = (
@@ -327,11 +331,11 @@ def aligned_product(first: int, rows: Array, matrix: Array) -> Array:
     return products
 
 
-def _principal_axes(rows: Array, explained: float = 1.0) -> Array | None:
+def _principal_axes(rows: Array, explained: float = 1.0, smallest: float = 1.0) -> Array | None:
     """(p, k): directions in which the rows differ most; None if columns are few enough, and all are kept.
 
-    At most MOST_FEATURES, and no more than hold this share of the variance. With fewer than all of it, they are as long
-    as the rows are.
+    At most MOST_FEATURES: those that hold this share of the variance together, and those that hold the smallest share
+    by themselves. With fewer than all of it, they are as long as the rows are.
     """
     if rows.shape[1] <= MOST_FEATURES and explained == 1:
         return None
@@ -343,9 +347,9 @@ def _principal_axes(rows: Array, explained: float = 1.0) -> Array | None:
     number = min(MOST_FEATURES, *rows.shape)
     centred = rows - rows.mean(0)
     _, values, directions = randomized_svd(centred, number, n_iter=2, random_state=0)
-    shares = np.cumsum(np.square(values, dtype=np.float64)) / max(
-        float(np.square(centred, dtype=np.float64).sum()), 1e-12
-    )
-    kept = min(int(np.searchsorted(shares, explained)) + 1, number)
-    axes = directions[:kept].T / (float(shares[kept - 1]) or 1.0) ** 0.5
+    total = max(float(np.square(centred, dtype=np.float64).sum()), 1e-12)
+    shares = np.square(values, dtype=np.float64) / total  # of the largest component first
+    together = shares.cumsum()
+    kept = min(max(int(np.searchsorted(together, explained)) + 1, int((shares >= smallest).sum())), number)
+    axes = directions[:kept].T / (float(together[kept - 1]) or 1.0) ** 0.5
     return axes

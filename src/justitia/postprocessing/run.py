@@ -228,8 +228,7 @@ class CorrectionRun(Run):
                 if checkpoint is not None:
                     checkpoint.save(self._state(), lam, 1)
             for k in range(max(first - 1, 0), checks + 1):
-                # The first check is about the base, so that what the memberships miss about it is known from the start.
-                lam = np.zeros_like(lam) if k == 0 and checks and self._checks_base else self._solve(lam)
+                lam = self._solve(lam)
                 self._record(k, lam)
                 if k < checks:
                     self._check()
@@ -353,11 +352,6 @@ class CorrectionRun(Run):
     def corrects(self) -> bool:
         """Whether anything is corrected."""
         return bool(self._lams.any())
-
-    @property
-    def _checks_base(self) -> bool:
-        """Whether the first check is about the uncorrected base instead of the first correction."""
-        return False
 
     @property
     def listed_tolerance(self) -> float:

@@ -375,14 +375,6 @@ class PostProcessingRun(CorrectionRun):
             checked = CheckResult(self._lams[0], measured[0], variance[0], self._quota, self._raised)
             self._checked.append(checked)
 
-    @property
-    def _checks_base(self) -> bool:
-        """Not with a quota, which the base does not meet, or at all scores, whose levels follow from a solution.
-
-        Nor with more than two classes, where every check of a correction counts.
-        """
-        return not (self._several or self.at_scores) and self._goal.quota is None
-
     def _choose_multipliers(self, lam: Array) -> Array:
         """(G, K): the last multipliers, or those of an earlier check where corrections have run away since."""
         back = best_iterate(self._checked, self.tolerances, self._goal.excess)
