@@ -346,7 +346,8 @@ def _principal_axes(rows: Array, explained: float = 1.0, smallest: float = 1.0) 
         return axes
     number = min(MOST_FEATURES, *rows.shape)
     centred = rows - rows.mean(0)
-    _, values, directions = randomized_svd(centred, number, n_iter=2, random_state=0)
+    # without a normalisation weak components drown in the round-off of strong ones
+    _, values, directions = randomized_svd(centred, number, n_iter=2, power_iteration_normalizer="QR", random_state=0)
     total = max(float(np.square(centred, dtype=np.float64).sum()), 1e-12)
     shares = np.square(values, dtype=np.float64) / total  # of the largest component first
     together = shares.cumsum()
