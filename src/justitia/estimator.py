@@ -76,7 +76,7 @@ class LagrangianDualClassifier(PrivateEstimator, TabularClassifier):
         Largest difference between two groups' rates that is allowed: one number, one for each of several notions, or a
         mapping from names of rates (columns of ``dual_``) to numbers. None: one standard error (sampling and noise) of
         the difference between the two smallest groups, times the plan's ``dead_zone``; ``tolerance_`` is the number.
-        Two classes are then corrected as long as each changed decision of a group costs at most ten right ones.
+        Two classes are then corrected as long as each changed decision of a group costs at most twenty right ones.
     ratio : float, optional
         Instead of a tolerance: smallest rate of a group as a share of the largest, 0.8 for the four-fifths rule.
     groups : sequence, mapping, Bins or "infer"

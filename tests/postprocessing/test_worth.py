@@ -9,13 +9,13 @@ from sklearn.linear_model import LogisticRegression
 
 from justitia import LagrangianDualClassifier
 from justitia.exceptions import ViolationWarning
-from justitia.postprocessing.dual import DEFAULT_WORTH_PER_SHARE, MOST_WORTH, PATIENCE
+from justitia.postprocessing.dual import DEFAULT_WORTH_PER_SHARE
 
-SHARE, N = 0.02, 20_000
+SHARE, N = 0.01, 20_000
 _RANDOM = np.random.default_rng(0)
 GROUP = (_RANDOM.uniform(size=N) < SHARE).astype(int)
 #: The features say little about the small group, which is accepted more often.
-X = _RANDOM.standard_normal((N, 2)) + GROUP[:, None] * [0.0, 0.4]
+X = _RANDOM.standard_normal((N, 2)) + GROUP[:, None] * [0.0, 0.6]
 Y = (X.sum(1) + _RANDOM.standard_normal(N) > 0.4).astype(int)
 
 
@@ -28,13 +28,10 @@ def fitted(**options: Any) -> LagrangianDualClassifier:
 def test_default_gives_up_less_accuracy_for_a_small_group_than_a_tolerance_that_is_given() -> None:
     default, strict = fitted(), fitted(tolerance=0.01)
     (held, wanted) = (one.price_[one.price_["deployed"]].iloc[0] for one in (default, strict))
-    assert held["accuracy"] > wanted["accuracy"] + 0.02
+    assert held["accuracy"] > wanted["accuracy"] + 0.01
     assert held["violation"] > wanted["violation"] + 0.02
-    missing = held["violation"] - default.tolerance_
-    worth = DEFAULT_WORTH_PER_SHARE * SHARE
-    most = worth * (1 + PATIENCE / MOST_WORTH * missing)  # it grows with what is missing
-    assert worth < np.abs(default.dual_.to_numpy()).max() < 1.2 * most
-    assert np.abs(strict.dual_.to_numpy()).max() > most
+    worth = DEFAULT_WORTH_PER_SHARE * SHARE  # beyond it a multiplier grows slowly with what is missing
+    assert worth < np.abs(default.dual_.to_numpy()).max() < 2 * worth < np.abs(strict.dual_.to_numpy()).max()
 
 
 def test_remaining_gap_is_said_where_no_tolerance_was_given() -> None:

@@ -44,7 +44,7 @@ MOST_WORTH, PATIENCE = 10.0, 100.0
 #: The same per share of rows in the cell that a multiplier is about: how many right decisions may be given up for each
 #: decision of that cell that changes. With more than two actions the smallest cell counts; with two this holds where no
 #: tolerance is given.
-WORTH_PER_SHARE, DEFAULT_WORTH_PER_SHARE = 30.0, 10.0
+WORTH_PER_SHARE, DEFAULT_WORTH_PER_SHARE = 30.0, 20.0
 #: Newton's method stops when no derivative of the dual, a difference of rates, is larger than this.
 PRECISION = 1e-7
 #: The same where a wider smoothing only says where the next one starts.

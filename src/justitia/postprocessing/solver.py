@@ -737,7 +737,7 @@ class PostProcessingRun(CorrectionRun):
         gap, _ = self.worst(self.deployed_scores()) or (0.0, 0.0)
         if self._raised and gap > self._default_tolerance:
             found += budget_diagnostics(self.plan.most_lost, self._raised, gap, self.violation_stddev())
-        elif self._is_held_back() and gap > self._default_tolerance + self.violation_stddev():
+        elif self._is_held_back() and gap > self._default_tolerance + SLACK:
             found += worth_diagnostics(DEFAULT_WORTH_PER_SHARE, gap, self.violation_stddev())
         found += cell_diagnostics(smallest, cell, self.tolerance, self.violation_stddev(), given=given)
         if self._coin is not None:
